@@ -1,0 +1,1 @@
+"""nbrag: a retrieval-augmented-generation workbench for notebooks."""
