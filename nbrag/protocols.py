@@ -202,6 +202,15 @@ class WriteSession(Protocol):
         """Replace the document with all that hangs on it, in one transaction."""
         ...
 
+    async def write_documents(
+        self,
+        documents: Sequence[tuple[Document, Sequence[Chunk], NDArray[np.float32]]],
+        *,
+        settings_hash: str,
+    ) -> None:
+        """Replace several documents, all in one transaction; vectors are one row per chunk."""
+        ...
+
 
 @runtime_checkable
 class Collection(Protocol):
