@@ -154,7 +154,8 @@ def render_pdf(source: str) -> bytes:
         if block.kind == "heading":
             story.append(Paragraph(escape(block.text), heads[min(block.level, 2)]))
             if block.level == 1:
-                line = f"Version {_text(fields, 'version')}. Last change {_text(fields, 'updated')}."
+                version, updated = _text(fields, "version"), _text(fields, "updated")
+                line = f"Version {version}. Last change {updated}."
                 story += [Paragraph(line, small), Spacer(1, 6 * mm)]
         elif block.kind == "table":
             cells = [[Paragraph(escape(cell), small) for cell in row] for row in block.rows]

@@ -49,14 +49,14 @@ class _MainText(HTMLParser):
         if tag == "main":
             self._depth -= 1
         if tag in {"td", "th"}:
-            self.pieces.append(" | ")
+            self.pieces.append(" |")
         self._inside = ""
 
     def handle_data(self, data: str) -> None:
         if self._inside == "title":
             self.fields["title"] = data.partition(" | ")[0]
-        elif self._depth and data.strip():
-            self.pieces.append(data)
+        elif self._depth:
+            self.pieces.append(data if data.strip() else " ")
 
 
 def html_text(source: str) -> tuple[dict[str, str | list[str]], str]:
@@ -74,7 +74,7 @@ def html_text(source: str) -> tuple[dict[str, str | list[str]], str]:
     """
     parser = _MainText()
     parser.feed(source)
-    return parser.fields, re.sub(r"\n{2,}", "\n", "".join(parser.pieces)).strip() + "\n"
+    return parser.fields, re.sub(r"\s*\n\s*", "\n", "".join(parser.pieces)).strip() + "\n"
 
 
 def plain_block(block: Block) -> str:
