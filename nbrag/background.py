@@ -77,13 +77,13 @@ def run(
                     on_wait()
     except KeyboardInterrupt:
         future.cancel()
-        _wait_for_rollback(future)
+        _wait_for_rollback()
         raise
     except FutureCancelledError:
         raise KeyboardInterrupt from None
 
 
-def _wait_for_rollback(future: Future[Any]) -> None:
+def _wait_for_rollback() -> None:
     """Give cancelled work its time to leave consistent tables."""
     drained = threading.Event()
     loop = _background_loop()

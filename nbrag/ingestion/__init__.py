@@ -1,1 +1,16 @@
-"""ingestion"""
+"""Documents in: readers, chunkers, processors, and the pipeline that runs them."""
+
+from nbrag.ingestion.builder import IngestionPipelineBuilder
+from nbrag.ingestion.functions import FunctionChunkProcessor, FunctionDocumentProcessor
+from nbrag.ingestion.pipeline import IngestionPipeline
+from nbrag.ingestion.report import DocumentOutcome, IngestionProgress, IngestReport
+
+__all__ = [
+    "DocumentOutcome",
+    "FunctionChunkProcessor",
+    "FunctionDocumentProcessor",
+    "IngestReport",
+    "IngestionPipeline",
+    "IngestionPipelineBuilder",
+    "IngestionProgress",
+]

@@ -44,7 +44,7 @@ class SpecBuilder:
     def _methods(self) -> dict[str, StageDefinition]:
         return {d.method: d for d in stage_definitions(self._spec.kind).values()}
 
-    def __getattr__(self, name: str) -> Callable[..., Self]:
+    def __getattr__(self, name: str) -> Callable[..., Any]:
         """Return the method of a registered stage."""
         if name.startswith("_"):
             raise AttributeError(name)
@@ -55,7 +55,7 @@ class SpecBuilder:
             )
         definition = methods[name]
 
-        def add(**options: Any) -> Self:
+        def add(**options: Any) -> SpecBuilder:
             return self.stage(definition.name, **options)
 
         add.__name__ = name

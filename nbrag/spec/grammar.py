@@ -1,7 +1,7 @@
-"""The text form of a pipeline: one stage per line, ``name key=value ...``, ``#`` comments.
+r"""The text form of a pipeline: one stage per line, ``name key=value ...``, ``#`` comments.
 
-Values with blanks, ``#``, quotes or commas stand in double quotes, with ``\\"`` and ``\\\\`` inside;
-lists are written with commas. Nothing else is special, so that ``what's $5 {x}`` needs no
+Values with blanks, ``#``, quotes or commas stand in double quotes, with ``\"`` and ``\\`` inside; lists
+are written with commas. Nothing else is special, so that ``what's $5 {x}`` needs no
 escaping beyond the quotes.
 """
 
@@ -71,7 +71,7 @@ def _parse_line(line: str, number: int) -> RawStage | None:
         return None
     match = _NAME.match(line, position)
     if match is None or (match.end() < len(line) and not re.match(r"[\s#]", line[match.end()])):
-        word = line[position:].split()[0]
+        word = line[position:].split(maxsplit=1)[0]
         hint = (
             "a line starts with a stage's name, then key=value"
             if "=" in word
@@ -87,7 +87,7 @@ def _parse_line(line: str, number: int) -> RawStage | None:
             return RawStage(name, options, frozenset(quoted), number)
         match = _KEY.match(line, position)
         if match is None:
-            word = line[position:].split()[0]
+            word = line[position:].split(maxsplit=1)[0]
             raise SpecificationError(
                 f"stage '{name}': '{word}' is not key=value.",
                 hint=f"write {word}=...; put values with blanks in double quotes",

@@ -60,9 +60,9 @@ class StageSpec:
         return {
             name: getattr(self.options, name)
             for name, info in fields.items()
-            if info.is_required() or getattr(self.options, name) != info.get_default(
-                call_default_factory=True, validated_data={}
-            )
+            if info.is_required()
+            or getattr(self.options, name)
+            != info.get_default(call_default_factory=True, validated_data={})
         }
 
 
@@ -110,8 +110,10 @@ def _explain(
         text, hint = f"option '{key}' is required", info.description or ""
     else:
         text = f"option '{key}': {given!r} is not accepted ({first['msg'].lower()})"
-        hint = did_you_mean(str(given), choices, what="values") if choices else (
-            info.description or ""
+        hint = (
+            did_you_mean(str(given), choices, what="values")
+            if choices
+            else (info.description or "")
         )
     return SpecificationError(
         f"stage '{definition.name}': {text}.",
@@ -283,7 +285,10 @@ class PipelineSpec:
             "kind": self.kind,
             "name": self.name,
             "stages": [
-                {"stage": stage.name, **stage.options.model_dump(mode="json", exclude_defaults=True)}
+                {
+                    "stage": stage.name,
+                    **stage.options.model_dump(mode="json", exclude_defaults=True),
+                }
                 for stage in self.stages
                 if stage.options is not None
             ],
@@ -307,10 +312,10 @@ class PipelineSpec:
             raise SpecificationError(
                 "the pipeline was written by a newer nbrag.", hint="pip install --upgrade nbrag"
             )
-        kind = data.get("kind")
-        if kind not in _MAGICS.values():
+        kind = next((k for k in _MAGICS.values() if k == data.get("kind")), None)
+        if kind is None:
             raise SpecificationError(
-                f"kind {kind!r} is neither 'retrieval' nor 'ingestion'.", key="kind"
+                f"kind {data.get('kind')!r} is neither 'retrieval' nor 'ingestion'.", key="kind"
             )
         stages = []
         for entry in data.get("stages", ()):
@@ -369,9 +374,10 @@ class PipelineSpec:
         ]
         if self.kind == "ingestion" and self.sources:
             sources = ", ".join(repr(source) for source in self.sources)
-            lines.append(
-                f"report = nbrag.run(pipeline.run([{sources}], workspace.collection({self.name!r})))"
-            )
+            lines += [
+                f"collection = workspace.collection({self.name!r})",
+                f"report = nbrag.run(pipeline.run([{sources}], collection))",
+            ]
         elif self.kind == "retrieval" and self.collection:
             lines.append(f"retriever = pipeline.as_retriever(workspace[{self.collection!r}])")
         return "\n".join(lines) + "\n"

@@ -115,9 +115,8 @@ class StageDefinition:
         lines = [f"{self.name}: {self.summary}"]
         for name, field in self.options.model_fields.items():
             default = "required" if field.is_required() else f"default {_shown(field.default)}"
-            lines.append(
-                f"    {name}={option_type_name(field)} ({default}) {field.description or ''}".rstrip()
-            )
+            text = f"    {name}={option_type_name(field)} ({default}) {field.description or ''}"
+            lines.append(text.rstrip())
         return "\n".join(lines)
 
 
@@ -250,8 +249,14 @@ def option_type_name(field: FieldInfo) -> str:
     choices = option_choices(field)
     if choices:
         return "|".join(choices)
-    names: Mapping[Any, str] = {int: "whole number", float: "number", str: "text", bool: "true|false"}
+    names: Mapping[Any, str] = {
+        int: "whole number",
+        float: "number",
+        str: "text",
+        bool: "true|false",
+    }
     if is_list_option(field):
         return "a,b,..."
-    return " or ".join(names.get(m, "none" if m is type(None) else "value")
-                       for m in _members(field.annotation))
+    return " or ".join(
+        names.get(m, "none" if m is type(None) else "value") for m in _members(field.annotation)
+    )

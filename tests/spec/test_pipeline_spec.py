@@ -40,7 +40,14 @@ def _toy_stages() -> Iterator[None]:
     )
     nbrag.spec.register_stage(
         StageDefinition(
-            "needy", "retrieval", "search", NeedyOptions, lambda o, _c: o, "use_needy", "Needy.", True
+            "needy",
+            "retrieval",
+            "search",
+            NeedyOptions,
+            lambda o, _c: o,
+            "use_needy",
+            "Needy.",
+            True,
         )
     )
     yield
@@ -106,10 +113,12 @@ def test_generated_python_builds_the_same(stages: list[dict[str, Any]]) -> None:
 
 @given(st.text(string.printable + "é文"))
 def test_any_text_parses_or_says_where(text: str) -> None:
+    line: int | None = 1
     try:
         parse_stages(text)
     except SpecificationError as error:
-        assert error.line is not None
+        line = error.line
+    assert line is not None
 
 
 @pytest.mark.parametrize(
