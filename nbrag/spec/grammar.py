@@ -1,6 +1,6 @@
 r"""The text form of a pipeline: one stage per line, ``name key=value ...``, ``#`` comments.
 
-Values with blanks, ``#``, quotes or commas stand in double quotes, with ``\\"`` and ``\\\\``
+Values with blanks, ``#``, quotes or commas stand in double quotes, with ``\"`` and ``\\``
 inside; lists are written with commas. Nothing else is special, so that ``what's $5 {x}`` needs no
 escaping beyond the quotes.
 """
