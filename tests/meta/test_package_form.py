@@ -114,6 +114,36 @@ def test_third_party_imports_are_seen_wherever_they_stand() -> None:
     assert third_party_imports(source) == {"numpy", "lxml"}
 
 
+def test_a_hint_to_install_an_extra_names_one_that_exists(
+    sources: dict[str, str], project: dict[str, Any]
+) -> None:
+    extras = project["project"]["optional-dependencies"]
+    named = {extra: module for module, source in sources.items() for extra in hinted_extras(source)}
+    assert {extra: module for extra, module in named.items() if extra not in extras} == {}
+
+
+def hinted_extras(source: str) -> set[str]:
+    """Return the extras that a module's MissingDependency errors tell people to install."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "MissingDependency":
+            named = [keyword.value for keyword in node.keywords if keyword.arg == "extra"]
+            found.update(
+                argument.value
+                for argument in [*node.args[2:3], *named]
+                if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
+            )
+    return found
+
+
+def test_hinted_extras_are_seen() -> None:
+    source = (
+        "raise MissingDependency('a', 'b', 'one')\nMissingDependency('a', 'b', extra='two')\n"
+        "MissingDependency('a', 'b')"
+    )
+    assert hinted_extras(source) == {"one", "two"}
+
+
 def test_every_pin_gives_its_reason(repository) -> None:
     """Each exact version in pyproject.toml stands under a comment that says why."""
     lines = (repository / "pyproject.toml").read_text("utf-8").splitlines()
