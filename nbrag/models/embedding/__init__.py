@@ -6,10 +6,11 @@ import threading
 from pathlib import Path
 
 from nbrag.errors import ConfigurationError
+from nbrag.models.embedding.litellm import LiteLLMEmbedder
 from nbrag.models.embedding.onnx import OnnxEmbedder
 from nbrag.protocols import Embedder
 
-__all__ = ["OnnxEmbedder", "default_embedder", "resolve_embedder"]
+__all__ = ["LiteLLMEmbedder", "OnnxEmbedder", "default_embedder", "resolve_embedder"]
 
 _DEFAULT_NAMES = ("minilm", "default")
 _lock = threading.Lock()
@@ -38,7 +39,8 @@ def resolve_embedder(reference: str | Path | Embedder | None = None) -> Embedder
     ----------
     reference
         ``minilm`` or None for the default one; a folder or an ``.onnx`` file; a hub name
-        ``owner/name`` or ``owner/name@revision``; or an embedder, which is returned.
+        ``owner/name`` or ``owner/name@revision``; ``litellm:provider/model`` for a provider; or
+        an embedder, which is returned.
 
     Raises
     ------
@@ -56,6 +58,9 @@ def resolve_embedder(reference: str | Path | Embedder | None = None) -> Embedder
             raise ConfigurationError(
                 "the embedder's name is empty.", hint="use 'minilm' for the default one"
             )
+        kind, colon, model = reference.partition(":")
+        if colon and kind == "litellm":
+            return LiteLLMEmbedder(model)
         return OnnxEmbedder(reference)
     if isinstance(reference, Embedder):
         return reference
