@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nbrag.types import (
+        ChatMessage,
+        ChatReply,
         Chunk,
         Document,
         EmbedderIdentity,
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "ChatClient",
     "Chunker",
     "Collection",
     "Embedder",
@@ -85,6 +88,18 @@ class Embedder(TokenCounter, Protocol):
 
     def close(self) -> None:
         """Free the model; the next call loads it again."""
+        ...
+
+
+@runtime_checkable
+class ChatClient(Protocol):
+    """Talks to a chat model."""
+
+    async def complete(self, messages: Sequence[ChatMessage], **options: Any) -> ChatReply:
+        """Return the model's answer; raise a :class:`nbrag.errors.ModelError` when there is none.
+
+        ``options`` are the provider's own, such as ``temperature``.
+        """
         ...
 
 

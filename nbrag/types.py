@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Block",
+    "ChatMessage",
+    "ChatReply",
     "Chunk",
     "ChunkKind",
     "Document",
@@ -477,3 +479,28 @@ class RetrievalResults(Sequence[RetrievalChunk]):
     def with_warning(self, warning: str) -> RetrievalResults:
         """Return a copy that carries one more warning."""
         return replace(self, warnings=(*self.warnings, warning))
+
+
+@dataclass(frozen=True, slots=True)
+class ChatMessage:
+    """One message of a conversation with a chat model."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChatReply:
+    """What a chat model answered.
+
+    Attributes
+    ----------
+    text
+        The words of the answer.
+    input_tokens, output_tokens
+        Tokens read and written, by the provider's count; None when it doesn't tell.
+    """
+
+    text: str
+    input_tokens: int | None = None
+    output_tokens: int | None = None
