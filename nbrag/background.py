@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError as FutureCancelledError
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
+from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
 __all__ = ["on_loop", "run"]
@@ -33,9 +33,27 @@ def _background_loop() -> asyncio.AbstractEventLoop:
     with _lock:
         if _loop is None or _loop.is_closed():
             loop = asyncio.new_event_loop()
-            threading.Thread(target=loop.run_forever, name="nbrag-loop", daemon=True).start()
+            thread = threading.Thread(target=_serve, args=(loop,), name="nbrag-loop", daemon=True)
+            thread.start()
             _loop = loop
         return _loop
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    """Run the loop for ever, even when a coroutine raises SystemExit: its caller gets that."""
+    while not loop.is_closed():
+        with contextlib.suppress(SystemExit, KeyboardInterrupt):
+            loop.run_forever()
+
+
+def _forget_loop() -> None:
+    """Start anew in a forked child, where the parent's thread does not exist."""
+    global _loop, _lock
+    _loop, _lock = None, threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_loop)
 
 
 def _submit(coroutine: Coroutine[Any, Any, _Result]) -> Future[_Result]:
@@ -67,18 +85,15 @@ def run(
         raise RuntimeError("nbrag.run() was called from nbrag's own loop; use await there")
     future = _submit(coroutine)
     try:
-        while True:
-            try:
-                return future.result(timeout=_SLICE)
-            except FutureTimeoutError:
-                if future.done():
-                    raise
-                if on_wait is not None:
-                    on_wait()
-    except KeyboardInterrupt:
+        while not wait((future,), timeout=_SLICE).done:
+            if on_wait is not None:
+                on_wait()
+    except BaseException:
         future.cancel()
         _wait_for_rollback()
         raise
+    try:
+        return future.result()
     except FutureCancelledError:
         raise KeyboardInterrupt from None
 
