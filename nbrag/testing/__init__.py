@@ -6,11 +6,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from nbrag.testing.chat import ScriptedCall, ScriptedChatClient, ScriptExhausted
     from nbrag.testing.embedder import HashEmbedder
 
-__all__ = ["HashEmbedder"]
+__all__ = ["HashEmbedder", "ScriptExhausted", "ScriptedCall", "ScriptedChatClient"]
 
-_HOMES = {"HashEmbedder": "nbrag.testing.embedder"}
+_HOMES = {
+    "HashEmbedder": "nbrag.testing.embedder",
+    "ScriptExhausted": "nbrag.testing.chat",
+    "ScriptedCall": "nbrag.testing.chat",
+    "ScriptedChatClient": "nbrag.testing.chat",
+}
 
 
 def __getattr__(name: str) -> Any:
