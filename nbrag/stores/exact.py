@@ -202,7 +202,9 @@ class ExactIndex:
                 incoming = len(rows) - start
                 capacity = min(_LARGEST, max(_SMALLEST, (len(self) + start) // 8, incoming))
                 last = _Block(
-                    np.empty(capacity, np.int64), np.empty((capacity, self.dimension), np.float32), 0
+                    np.empty(capacity, np.int64),
+                    np.empty((capacity, self.dimension), np.float32),
+                    0,
                 )
                 blocks.append(last)
             stop = min(len(rows), start + len(last.rows) - last.count)
@@ -316,7 +318,9 @@ def _merge_small(blocks: list[_Block]) -> None:
     small = blocks[first:]
     if len(small) < _SMALL_BLOCKS:
         return
-    keep = [slice(b.count) if b.alive is None else np.flatnonzero(b.alive[: b.count]) for b in small]
+    keep = [
+        slice(b.count) if b.alive is None else np.flatnonzero(b.alive[: b.count]) for b in small
+    ]
     rows = np.concatenate([b.rows[kept] for b, kept in zip(small, keep, strict=True)])
     matrix = np.concatenate([b.matrix[kept] for b, kept in zip(small, keep, strict=True)])
     blocks[first:] = [_Block(rows, matrix, len(rows), None, bool((np.diff(rows) == 1).all()))]

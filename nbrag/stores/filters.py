@@ -465,5 +465,5 @@ def as_filter(value: Filter | str | None) -> Filter | None:
         return parse_filter(value) if value.strip() else None
     raise FilterError(
         f"A filter can't be made of {type(value).__name__}.",
-        hint='write it as text, e.g. where=\'topic == "security"\'',
+        hint="write it as text, e.g. where='topic == \"security\"'",
     )

@@ -1,0 +1,208 @@
+"""Reading stored rows: chunks, neighbours, vectors, documents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nbrag.errors import DocumentNotFound
+from nbrag.protocols import StoredDocument
+from nbrag.stores.duckdb.identifiers import table
+from nbrag.stores.records import chunk_from_record
+from nbrag.types import ChunkKind, RetrievalChunk, Span
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+__all__ = [
+    "chunks_by_id",
+    "document_text",
+    "neighbours",
+    "stored_documents",
+    "vectors_by_hash",
+    "vectors_by_id",
+]
+
+
+def _marks(values: Sequence[Any]) -> str:
+    return ", ".join("?" * len(values))
+
+
+def rows_by_id(
+    cursor: DuckDBPyConnection, name: str, ids: Sequence[str], hints: Mapping[str, int]
+) -> dict[str, int]:
+    """Return where chunks are stored; ids that are gone are left out.
+
+    Parameters
+    ----------
+    cursor, name
+        The collection.
+    ids
+        Chunk ids.
+    hints
+        Rows where they were last seen; checked, and looked for elsewhere when they moved.
+    """
+    chunks = table(name, "chunks")
+    hinted = [hints[chunk_id] for chunk_id in ids if chunk_id in hints]
+    found: dict[str, int] = {}
+    if hinted:
+        # Row numbers are increasing, so that DuckDB passes over the blocks without a hit.
+        listed = cursor.execute(
+            f"SELECT id, row FROM {chunks} WHERE row IN ({_marks(hinted)})", hinted
+        ).fetchall()
+        found = {str(chunk_id): int(row) for chunk_id, row in listed}
+    missing = [chunk_id for chunk_id in ids if chunk_id not in found]
+    if missing:
+        listed = cursor.execute(
+            f"SELECT id, row FROM {chunks} WHERE id IN ({_marks(missing)})", missing
+        ).fetchall()
+        found.update((str(chunk_id), int(row)) for chunk_id, row in listed)
+    return found
+
+
+def chunks_by_id(
+    cursor: DuckDBPyConnection,
+    name: str,
+    ids: Sequence[str],
+    *,
+    content: str | None,
+    hints: Mapping[str, int],
+) -> dict[str, RetrievalChunk]:
+    """Return stored chunks by id, as :meth:`nbrag.protocols.Collection.chunks`."""
+    wanted = list(dict.fromkeys(ids))
+    rows = rows_by_id(cursor, name, wanted, hints)
+    records = _records(cursor, name, sorted(rows.values()))
+    found = {record["id"]: chunk_from_record(record, content) for record in records}
+    return {chunk_id: found[chunk_id] for chunk_id in wanted if chunk_id in found}
+
+
+def _records(cursor: DuckDBPyConnection, name: str, rows: Sequence[int]) -> list[dict[str, Any]]:
+    if not rows:
+        return []
+    cursor.execute(
+        f"SELECT * EXCLUDE (embedding, text_hash) FROM {table(name, 'chunks')}"
+        f" WHERE row IN ({_marks(rows)})",
+        list(rows),
+    )
+    columns = [str(column[0]) for column in cursor.description or ()]
+    return [dict(zip(columns, values, strict=True)) for values in cursor.fetchall()]
+
+
+def neighbours(
+    cursor: DuckDBPyConnection, name: str, chunk_id: str, before: int, after: int
+) -> list[RetrievalChunk]:
+    """Return the original chunks around one, as :meth:`nbrag.protocols.Collection.neighbours`.
+
+    Around a derived row those around the chunk that it leads to.
+    """
+    chunks = table(name, "chunks")
+    current = chunk_id
+    seen: set[str] = set()
+    while True:
+        found = cursor.execute(
+            f"SELECT document_id, ordinal, kind, parent_id FROM {chunks} WHERE id = ?", [current]
+        ).fetchone()
+        if found is None or current in seen:
+            return []
+        document_id, ordinal, kind, parent = found
+        if kind == ChunkKind.ORIGINAL:
+            break
+        seen.add(current)
+        current = str(parent)
+    listed = cursor.execute(
+        f"SELECT row FROM {chunks} WHERE document_id = ? AND kind = ?"
+        " AND ordinal BETWEEN ? AND ? ORDER BY ordinal, row",
+        [document_id, str(ChunkKind.ORIGINAL), ordinal - before, ordinal + after],
+    ).fetchall()
+    records = _records(cursor, name, [row for (row,) in listed])
+    records.sort(key=lambda record: (record["ordinal"], record["row"]))
+    return [chunk_from_record(record, None) for record in records]
+
+
+def vectors_by_id(
+    cursor: DuckDBPyConnection,
+    name: str,
+    ids: Sequence[str],
+    dimension: int,
+    hints: Mapping[str, int],
+) -> dict[str, NDArray[np.float32]]:
+    """Return stored vectors by chunk id."""
+    wanted = list(dict.fromkeys(ids))
+    rows = rows_by_id(cursor, name, wanted, hints)
+    by_row = _vectors(cursor, name, list(rows.values()), dimension)
+    return {
+        chunk_id: by_row[rows[chunk_id]]
+        for chunk_id in wanted
+        if chunk_id in rows and rows[chunk_id] in by_row
+    }
+
+
+def _vectors(
+    cursor: DuckDBPyConnection, name: str, rows: Sequence[int], dimension: int
+) -> dict[int, NDArray[np.float32]]:
+    if not rows:
+        return {}
+    found = cursor.execute(
+        f"SELECT row, embedding FROM {table(name, 'chunks')} WHERE row IN ({_marks(rows)})",
+        list(rows),
+    ).to_arrow_table()
+    matrix = matrix_of(found.column("embedding").combine_chunks(), dimension)
+    return dict(zip(found.column("row").to_pylist(), matrix, strict=True))
+
+
+def matrix_of(column: Any, dimension: int) -> NDArray[np.float32]:
+    """Return an Arrow column of fixed-size lists as float32 of shape (n, dimension)."""
+    matrix: NDArray[np.float32] = column.flatten().to_numpy(zero_copy_only=False)
+    return matrix.reshape(-1, dimension)
+
+
+def vectors_by_hash(
+    cursor: DuckDBPyConnection, name: str, hashes: Sequence[str], dimension: int
+) -> dict[str, NDArray[np.float32]]:
+    """Return vectors that are stored or staged for these embedding-text hashes."""
+    import pyarrow as pa
+
+    cursor.register("nbrag_wanted", pa.table({"text_hash": pa.array(list(hashes), pa.string())}))
+    listed = cursor.execute(
+        f"SELECT text_hash, min(row) FROM {table(name, 'chunks')}"
+        " WHERE text_hash IN (SELECT text_hash FROM nbrag_wanted) GROUP BY text_hash"
+    ).fetchall()
+    rows = {str(text_hash): int(row) for text_hash, row in listed}
+    by_row = _vectors(cursor, name, list(rows.values()), dimension)
+    found = {text_hash: by_row[row] for text_hash, row in rows.items() if row in by_row}
+    staged = cursor.execute(
+        f"SELECT text_hash, embedding FROM {table(name, 'staged_vectors')}"
+        " WHERE text_hash IN (SELECT text_hash FROM nbrag_wanted)"
+    ).to_arrow_table()
+    cursor.unregister("nbrag_wanted")
+    matrix = matrix_of(staged.column("embedding").combine_chunks(), dimension)
+    for text_hash, vector in zip(staged.column("text_hash").to_pylist(), matrix, strict=True):
+        found.setdefault(text_hash, vector)
+    return found
+
+
+def document_text(
+    cursor: DuckDBPyConnection, name: str, document_id: str, span: Span | None
+) -> str:
+    """Return a document's text, as :meth:`nbrag.protocols.Collection.document_text`."""
+    found = cursor.execute(
+        f"SELECT text FROM {table(name, 'documents')} WHERE id = ?", [document_id]
+    ).fetchone()
+    if found is None:
+        raise DocumentNotFound(f"Collection '{name}' has no document with the id {document_id}.")
+    text = str(found[0])
+    return text if span is None else text[span.start : span.end]
+
+
+def stored_documents(cursor: DuckDBPyConnection, name: str) -> dict[str, StoredDocument]:
+    """Return all stored documents by URI, in the order of the URIs."""
+    found = cursor.execute(
+        "SELECT d.id, d.uri, d.source_hash, d.settings_hash, coalesce(c.chunks, 0)"
+        f" FROM {table(name, 'documents')} d LEFT JOIN (SELECT document_id, count(*) AS chunks"
+        f" FROM {table(name, 'chunks')} GROUP BY document_id) c ON c.document_id = d.id"
+        " ORDER BY d.uri"
+    ).fetchall()
+    return {row[1]: StoredDocument(*row) for row in found}

@@ -1,0 +1,161 @@
+"""Searching: both legs at the same time, over one and the same state of the rows."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nbrag.errors import CollectionNotFound
+from nbrag.stores.duckdb.catalog import field_types
+from nbrag.stores.duckdb.identifiers import table
+from nbrag.stores.duckdb.loading import present_state, synchronise
+from nbrag.stores.duckdb.state import CollectionState
+from nbrag.stores.filters import Filter, as_filter
+from nbrag.stores.filters_sql import compile_filter
+from nbrag.stores.indices import IndexView, Moved
+from nbrag.stores.plans import LegRequest, leg_requests, ranked_list
+from nbrag.types import ChunkKind, RankedList, SearchPlan
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+__all__ = ["search", "warm"]
+
+Rows = NDArray[np.int64]
+#: The keyword leg's threads; apart from those that wait for it, so that they can't starve it.
+_legs = ThreadPoolExecutor(max_workers=4, thread_name_prefix="nbrag-keyword")
+#: Tries beside running writes before a search holds the writers up for a moment.
+_TRIES = 3
+
+
+def search(
+    cursor: DuckDBPyConnection, state: CollectionState, plan: SearchPlan
+) -> list[RankedList]:
+    """Run the plan, as :meth:`nbrag.protocols.Collection.search`, in this thread and another.
+
+    The answer shows one committed state: when a write comes in between, it starts again.
+    """
+    requests = leg_requests(plan)
+    condition = as_filter(plan.filter)
+    for _ in range(_TRIES):
+        try:
+            return _search_once(cursor, state, plan, requests, condition)
+        except Moved:
+            continue
+    with state.instance.write_lock:
+        return _search_once(cursor, state, plan, requests, condition)
+
+
+def warm(cursor: DuckDBPyConnection, state: CollectionState) -> None:
+    """Bring the indices up to date without searching."""
+    with state.instance.write_lock:
+        cursor.begin()
+        try:
+            _current_view(cursor, state)
+        finally:
+            cursor.rollback()
+
+
+def _search_once(
+    cursor: DuckDBPyConnection,
+    state: CollectionState,
+    plan: SearchPlan,
+    requests: list[LegRequest],
+    condition: Filter | None,
+) -> list[RankedList]:
+    cursor.begin()
+    try:
+        view = _current_view(cursor, state)
+        allowed = _allowed_rows(cursor, state, view, condition, plan.kinds)
+        words = next((request for request in requests if request.leg == "keyword"), None)
+        waiting = (
+            None
+            if words is None
+            else _legs.submit(_keyword_leg, state, view, words, plan.candidates, allowed)
+        )
+        found: list[RankedList] = []
+        try:
+            for request in requests:
+                if request.leg == "vector":
+                    found += _vector_leg(state, view, request, plan.candidates, allowed)
+        finally:
+            # The other leg reads what this search holds open, so it is waited for in any case.
+            answered = [] if waiting is None else waiting.result()
+        return found + answered
+    finally:
+        cursor.rollback()
+
+
+def _current_view(cursor: DuckDBPyConnection, state: CollectionState) -> IndexView:
+    present = present_state(cursor, state.name, state.uid)
+    if present is None:
+        raise CollectionNotFound(f"Collection '{state.name}' was dropped.")
+    stamp, _, count = present
+    indices = state.indices
+    if indices.stamp != stamp or len(indices.rows) != count:
+        with indices.lock:
+            known = indices.stamp is None and state.load_keyword(stamp, count)
+            synchronise(cursor, state.name, indices, present, texts_known=known)
+    return indices.view(stamp)
+
+
+def _allowed_rows(
+    cursor: DuckDBPyConnection,
+    state: CollectionState,
+    view: IndexView,
+    condition: Filter | None,
+    kinds: frozenset[ChunkKind],
+) -> Rows | None:
+    """Return the rows that may be found, increasing; None for all."""
+    names = sorted(str(kind) for kind in kinds) or [str(ChunkKind.ORIGINAL)]
+    if condition is None:
+        return view.rows_of(frozenset(ChunkKind(name) for name in names))
+    key = (str(condition), *names)
+    kept = state.indices.remembered(view.stamp, key)
+    if kept is not None:
+        return kept
+    sql, parameters = compile_filter(condition, field_types(cursor, state.name))
+    marks = ", ".join("?" * len(names))
+    found = cursor.execute(
+        f"SELECT row FROM {table(state.name, 'chunks')} WHERE {sql} AND kind IN ({marks})",
+        [*parameters, *names],
+    ).fetchnumpy()["row"]
+    rows = np.sort(np.asarray(found, np.int64))
+    state.indices.remember(view.stamp, key, rows)
+    return rows
+
+
+def _vector_leg(
+    state: CollectionState, view: IndexView, request: LegRequest, k: int, allowed: Rows | None
+) -> list[RankedList]:
+    vectors = request.vectors(state.indices.dimension)
+    assert view.exact is not None
+    count = len(view) if allowed is None else len(allowed)
+    answers = view.exact.search(vectors, k, allowed)
+    return _lists(state, view, request, answers, f"exact over {count:,} rows")
+
+
+def _keyword_leg(
+    state: CollectionState, view: IndexView, request: LegRequest, k: int, allowed: Rows | None
+) -> list[RankedList]:
+    answers = state.indices.search_words(view.stamp, request.texts, k, allowed)
+    count = len(view) if allowed is None else len(allowed)
+    return _lists(state, view, request, answers, f"BM25 over {count:,} rows")
+
+
+def _lists(
+    state: CollectionState,
+    view: IndexView,
+    request: LegRequest,
+    answers: list[tuple[Rows, NDArray[np.float32]]],
+    explanation: str,
+) -> list[RankedList]:
+    lists = []
+    for number, (rows, scores) in enumerate(answers):
+        ids = view.ids_of(rows)
+        state.indices.note(ids, rows)
+        lists.append(ranked_list(request, number, ids, scores, explanation))
+    return lists

@@ -1,0 +1,305 @@
+"""Writing documents: one transaction each time, the indices follow after the commit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nbrag.errors import StoreError
+from nbrag.stores.duckdb.catalog import (
+    CollectionEntry,
+    entry_of,
+    metadata_types,
+    new_tag,
+    stamp_of,
+)
+from nbrag.stores.duckdb.identifiers import quote, table
+from nbrag.stores.duckdb.incoming import Entry, Incoming, prepare
+from nbrag.stores.duckdb.rows import vectors_by_hash
+from nbrag.stores.indices import RowBatch
+from nbrag.stores.vectors import checked_vectors
+from nbrag.types import Chunk, Document
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+    from nbrag.stores.duckdb.collection import DuckDBCollection
+
+__all__ = ["Change", "DuckDBWriteSession", "delete_documents"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Change:
+    """What a committed write did to the rows.
+
+    Attributes
+    ----------
+    before, after
+        Stamps of the two states.
+    removed
+        int64 rows that went.
+    added
+        Rows that came; None when none did.
+    documents
+        How many documents were deleted.
+    """
+
+    before: str
+    after: str
+    removed: NDArray[np.int64]
+    added: RowBatch | None = None
+    documents: int = 0
+
+
+class DuckDBWriteSession:
+    """Writes to a collection; implements :class:`nbrag.protocols.WriteSession`.
+
+    Parameters
+    ----------
+    collection
+        Where to.
+    """
+
+    def __init__(self, collection: DuckDBCollection) -> None:
+        self._collection = collection
+        self._database = collection.database
+        self._name = collection.name
+        self._dimension = collection.identity.dimension
+
+    async def known_vectors(self, hashes: Sequence[str]) -> dict[str, NDArray[np.float32]]:
+        """Return stored and staged vectors by the hash of their embedding text.
+
+        Parameters
+        ----------
+        hashes
+            ``stable_hash(chunk.embedding_text)`` of each text.
+        """
+        wanted = list(dict.fromkeys(hashes))
+        if not wanted:
+            return {}
+        return await self._database.run(
+            lambda cursor: vectors_by_hash(cursor, self._name, wanted, self._dimension)
+        )
+
+    async def stage_vectors(self, hashes: Sequence[str], vectors: NDArray[np.float32]) -> None:
+        """Commit computed vectors before their documents are complete.
+
+        They take part in no search, and so leave the collection's generation as it is; the write
+        that uses them removes them.
+
+        Parameters
+        ----------
+        hashes
+            Hash of each vector's embedding text.
+        vectors
+            float32 of shape (len(hashes), dimension).
+        """
+        array = checked_vectors(vectors, len(hashes), self._dimension, collection=self._name)
+        if not len(hashes):
+            return
+        first = {text_hash: place for place, text_hash in reversed(list(enumerate(hashes)))}
+        staged = _staged_table(list(first), array[list(first.values())])
+
+        def stage(cursor: DuckDBPyConnection) -> None:
+            target = table(self._name, "staged_vectors")
+            cursor.register("nbrag_staged", staged)
+            cursor.execute(
+                f"INSERT INTO {target} SELECT * FROM nbrag_staged"
+                f" WHERE text_hash NOT IN (SELECT text_hash FROM {target})"
+            )
+            cursor.unregister("nbrag_staged")
+
+        await self._database.run(stage, write=True)
+
+    async def write_document(
+        self,
+        document: Document,
+        chunks: Sequence[Chunk],
+        vectors: NDArray[np.float32],
+        *,
+        settings_hash: str,
+    ) -> None:
+        """Replace a document with all that hangs on it, in one transaction.
+
+        Parameters
+        ----------
+        document, chunks
+            The new version.
+        vectors
+            float32 of shape (len(chunks), dimension), finite and not zero.
+        settings_hash
+            Hash of what the document was made with.
+
+        Raises
+        ------
+        StoreError
+            When a vector can't be stored, or two chunks have one id; nothing is changed then.
+        """
+        await self._write([(document, chunks, vectors)], settings_hash)
+
+    async def write_documents(self, documents: Sequence[Entry], *, settings_hash: str) -> None:
+        """Replace several documents, all in one transaction.
+
+        A document that occurs twice is written once, as it stands last.
+
+        Parameters
+        ----------
+        documents
+            Triples (document, chunks, vectors) as for :meth:`write_document`.
+        settings_hash
+            Hash of what the documents were made with.
+
+        Raises
+        ------
+        StoreError
+            As :meth:`write_document`.
+        """
+        if documents:
+            await self._write(list(documents), settings_hash)
+
+    async def _write(self, documents: Sequence[Entry], settings_hash: str) -> None:
+        entries = list({entry[0].id: entry for entry in documents}.values())
+        parts = [
+            checked_vectors(vectors, len(chunks), self._dimension, collection=self._name)
+            for _, chunks, vectors in entries
+        ]
+        vectors = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        await self._database.run(
+            lambda cursor: _replace(cursor, self._name, entries, vectors, settings_hash),
+            write=True,
+            after=self._collection.follow,
+        )
+
+
+def _staged_table(hashes: list[str], vectors: NDArray[np.float32]) -> Any:
+    import pyarrow as pa
+
+    return pa.table(
+        {
+            "text_hash": pa.array(hashes, pa.string()),
+            "embedding": pa.FixedSizeListArray.from_arrays(
+                pa.array(vectors.ravel()), vectors.shape[1]
+            ),
+        }
+    )
+
+
+def _replace(
+    cursor: DuckDBPyConnection,
+    name: str,
+    entries: Sequence[Entry],
+    vectors: NDArray[np.float32],
+    settings_hash: str,
+) -> Change:
+    entry = entry_of(cursor, name)
+    known = metadata_types(cursor, name)
+    incoming = prepare(entries, vectors, known, settings_hash)
+    # Columns first: DuckDB changes a table's shape before it takes rows in one transaction.
+    _fit_columns(cursor, name, known, incoming.types)
+    removed, _ = _remove(cursor, name, [document.id for document, _, _ in entries])
+    cursor.register("nbrag_documents", incoming.documents)
+    cursor.register("nbrag_chunks", incoming.table(entry.next_row))
+    try:
+        _refuse_taken_ids(cursor, name)
+        cursor.execute(
+            f"INSERT INTO {table(name, 'documents')} BY NAME SELECT * FROM nbrag_documents"
+        )
+        cursor.execute(f"INSERT INTO {table(name, 'chunks')} BY NAME SELECT * FROM nbrag_chunks")
+        cursor.execute(
+            f"DELETE FROM {table(name, 'staged_vectors')}"
+            " WHERE text_hash IN (SELECT text_hash FROM nbrag_chunks)"
+        )
+    finally:
+        cursor.unregister("nbrag_documents")
+        cursor.unregister("nbrag_chunks")
+    after = _advance(cursor, entry, incoming)
+    return Change(entry.stamp, after, removed, incoming.batch(entry.next_row))
+
+
+def _advance(cursor: DuckDBPyConnection, entry: CollectionEntry, incoming: Incoming | None) -> str:
+    """Bump the generation and return the new stamp."""
+    tag = new_tag()
+    used = 0 if incoming is None else len(incoming.records)
+    cursor.execute(
+        "UPDATE nbrag.collections SET generation = generation + 1, stamp = ?, next_row = ?"
+        " WHERE name = ?",
+        [tag, entry.next_row + used, entry.name],
+    )
+    return stamp_of(entry.generation + 1, tag)
+
+
+def _refuse_taken_ids(cursor: DuckDBPyConnection, name: str) -> None:
+    taken = cursor.execute(
+        f"SELECT id FROM {table(name, 'chunks')} WHERE id IN (SELECT id FROM nbrag_chunks) LIMIT 1"
+    ).fetchone()
+    if taken is not None:
+        raise StoreError(f"Another document of '{name}' has a chunk with the id {taken[0]}.")
+
+
+def _fit_columns(
+    cursor: DuckDBPyConnection, name: str, known: Mapping[str, str], wanted: Mapping[str, str]
+) -> None:
+    """Add columns for new metadata fields, and widen those whose type grew."""
+    target = table(name, "chunks")
+    for field, kind in wanted.items():
+        before = known.get(field)
+        column = quote(field)
+        if before is None:
+            cursor.execute(f"ALTER TABLE {target} ADD COLUMN {column} {kind}")
+            cursor.execute("INSERT INTO nbrag.fields VALUES (?, ?, ?)", [name, field, kind])
+        elif before != kind:
+            value = (
+                column
+                if kind != "VARCHAR[]"
+                else (f"CASE WHEN {column} IS NULL THEN NULL ELSE [{column}::VARCHAR] END")
+            )
+            cursor.execute(
+                f"ALTER TABLE {target} ALTER COLUMN {column} TYPE {kind} USING {value}::{kind}"
+            )
+            cursor.execute(
+                "UPDATE nbrag.fields SET type = ? WHERE collection = ? AND name = ?",
+                [kind, name, field],
+            )
+
+
+def _remove(
+    cursor: DuckDBPyConnection, name: str, document_ids: Sequence[str]
+) -> tuple[NDArray[np.int64], int]:
+    """Delete documents, their chunks, and rows derived from those; return rows and documents."""
+    import pyarrow as pa
+
+    cursor.register("nbrag_gone", pa.table({"id": pa.array(list(document_ids), pa.string())}))
+    gone = cursor.execute(
+        f"DELETE FROM {table(name, 'documents')} WHERE id IN (SELECT id FROM nbrag_gone)"
+        " RETURNING id"
+    ).fetchall()
+    rows: list[int] = []
+    if gone:
+        condition = "document_id IN (SELECT id FROM nbrag_gone)"
+        while True:
+            found = cursor.execute(
+                f"DELETE FROM {table(name, 'chunks')} WHERE {condition} RETURNING row, id"
+            ).fetchall()
+            cursor.unregister("nbrag_gone")
+            if not found:
+                break
+            rows += [row for row, _ in found]
+            parents = pa.table({"id": pa.array([chunk_id for _, chunk_id in found], pa.string())})
+            cursor.register("nbrag_gone", parents)
+            condition = "parent_id IN (SELECT id FROM nbrag_gone)"
+    else:
+        cursor.unregister("nbrag_gone")
+    return np.array(sorted(rows), np.int64), len(gone)
+
+
+def delete_documents(cursor: DuckDBPyConnection, name: str, document_ids: Sequence[str]) -> Change:
+    """Delete documents with all that hangs on them, within the caller's transaction."""
+    entry = entry_of(cursor, name)
+    removed, count = _remove(cursor, name, list(document_ids))
+    if not count:
+        return Change(entry.stamp, entry.stamp, removed)
+    return Change(entry.stamp, _advance(cursor, entry, None), removed, documents=count)

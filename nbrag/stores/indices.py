@@ -1,0 +1,264 @@
+"""The in-memory indices of one collection, kept in step with its rows.
+
+They are derived and disposable: the rows are the truth. Each state of the indices carries the
+stamp of the rows' state that it shows; whoever searches compares the two.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nbrag.stores.exact import ExactIndex, ExactSnapshot
+from nbrag.types import ChunkKind
+
+if TYPE_CHECKING:
+    from nbrag.stores.keyword import KeywordIndex
+
+__all__ = ["CollectionIndices", "IndexView", "Moved", "RowBatch"]
+
+Rows = NDArray[np.int64]
+_KIND_CODES: dict[str, int] = {kind.value: code for code, kind in enumerate(ChunkKind)}
+_OTHER_KIND = 255
+#: So many found rows are remembered by their id.
+_FOUND = 10_000
+
+
+class Moved(Exception):  # noqa: N818 - a signal within the package, never seen outside
+    """The indices went on to a newer state than the search began with."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowBatch:
+    """Rows that come in, in increasing order.
+
+    Attributes
+    ----------
+    rows
+        int64 of shape (n,).
+    ids, kinds
+        Chunk ids and kinds, n of each.
+    texts
+        What the keyword leg indexes; None when its index has the rows already.
+    vectors
+        float32 of shape (n, dimension); None when no matrix is kept.
+    """
+
+    rows: Rows
+    ids: Sequence[str]
+    kinds: Sequence[str]
+    texts: Sequence[str] | None
+    vectors: NDArray[np.float32] | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IndexView:
+    """One state of the indices; stays valid and unchanged while writes go on.
+
+    Attributes
+    ----------
+    stamp
+        The state of the rows that it shows.
+    rows, ids, kinds
+        int64, object and uint8 arrays of shape (n,), rows increasing.
+    exact
+        The matrix's state; None when none is kept.
+    """
+
+    stamp: str
+    rows: Rows
+    ids: NDArray[np.object_]
+    kinds: NDArray[np.uint8]
+    exact: ExactSnapshot | None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def rows_of(self, kinds: frozenset[ChunkKind]) -> Rows | None:
+        """Return the rows of these kinds; None when that is all of them."""
+        codes = np.array(sorted(_KIND_CODES[str(kind)] for kind in kinds), np.uint8)
+        chosen = np.isin(self.kinds, codes)
+        return None if chosen.all() else self.rows[chosen]
+
+    def ids_of(self, rows: Rows) -> list[str | None]:
+        """Return the chunk ids; None for a row that is not there."""
+        if not len(self.rows):
+            return [None] * len(rows)
+        places = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
+        there = self.rows[places] == rows
+        return [
+            self.ids[place] if found else None
+            for place, found in zip(places.tolist(), there.tolist(), strict=True)
+        ]
+
+
+class CollectionIndices:
+    """Row table, vector matrix and keyword index of one collection.
+
+    Parameters
+    ----------
+    dimension
+        Length of a vector.
+    language
+        Language of the keyword leg's stemmer; None for none.
+    keep_matrix
+        Whether vectors are held in memory.
+    """
+
+    def __init__(self, dimension: int, language: str | None, *, keep_matrix: bool = True) -> None:
+        self.dimension = dimension
+        self.language = language
+        #: Held while the indices change, and while the keyword index is read.
+        self.lock = threading.RLock()
+        self.keep_matrix = keep_matrix
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything; the indices then belong to no state of the rows."""
+        with self.lock:
+            self._stamp: str | None = None
+            self._rows: Rows = np.empty(0, np.int64)
+            self._ids: NDArray[np.object_] = np.empty(0, object)
+            self._kinds: NDArray[np.uint8] = np.empty(0, np.uint8)
+            self._exact: ExactIndex | None = (
+                ExactIndex(self.dimension) if self.keep_matrix else None
+            )
+            self.keyword = self.new_keyword()
+            self._filters: dict[Any, Rows] = {}
+            self._found: dict[str, int] = {}
+
+    def new_keyword(self) -> KeywordIndex:
+        """Return an empty keyword index for the collection's language."""
+        from nbrag.stores.analysis import Analyzer
+        from nbrag.stores.keyword import KeywordIndex
+
+        return KeywordIndex(Analyzer(language=self.language))
+
+    @property
+    def stamp(self) -> str | None:
+        """The rows' state that the indices show; None while they show none."""
+        return self._stamp
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the matrix and the keyword index."""
+        return (0 if self._exact is None else self._exact.nbytes) + self.keyword.nbytes
+
+    @property
+    def matrix_bytes(self) -> int:
+        """Bytes that a matrix of all rows takes."""
+        return len(self._rows) * self.dimension * 4
+
+    @property
+    def rows(self) -> Rows:
+        """The indexed rows, increasing."""
+        return self._rows
+
+    def drop_matrix(self) -> None:
+        """Stop holding vectors."""
+        with self.lock:
+            self.keep_matrix = False
+            self._exact = None
+
+    def change(self, stamp: str, *, removed: Rows, added: Iterable[RowBatch]) -> None:
+        """Take rows out and in, and belong to the new state.
+
+        When it is broken off half-way the indices belong to no state, and are filled anew
+        before the next search.
+        """
+        with self.lock:
+            self._stamp = None
+            self._filters.clear()
+            if len(removed):
+                self._take_out(removed)
+            for batch in added:
+                self._take_in(batch)
+            self._stamp = stamp
+
+    def _take_out(self, removed: Rows) -> None:
+        kept = ~np.isin(self._rows, removed)
+        self._rows, self._ids, self._kinds = self._rows[kept], self._ids[kept], self._kinds[kept]
+        self.keyword.remove(removed)
+        if self._exact is not None:
+            self._exact.remove(removed)
+
+    def _take_in(self, batch: RowBatch) -> None:
+        if not len(batch.rows):
+            return
+        ids = np.empty(len(batch.rows), object)
+        ids[:] = list(batch.ids)
+        codes = [_KIND_CODES.get(str(kind), _OTHER_KIND) for kind in batch.kinds]
+        self._rows = np.concatenate([self._rows, batch.rows])
+        self._ids = np.concatenate([self._ids, ids])
+        self._kinds = np.concatenate([self._kinds, np.array(codes, np.uint8)])
+        if batch.texts is not None:
+            self.keyword.add(batch.rows, batch.texts)
+        if self._exact is not None and batch.vectors is not None:
+            self._exact.add(batch.rows, batch.vectors)
+
+    def view(self, stamp: str) -> IndexView:
+        """Return the present state.
+
+        Raises
+        ------
+        Moved
+            When it is not the one that is asked for.
+        """
+        with self.lock:
+            if self._stamp != stamp:
+                raise Moved
+            exact = None if self._exact is None else self._exact.snapshot()
+            return IndexView(stamp, self._rows, self._ids, self._kinds, exact)
+
+    def search_words(
+        self, stamp: str, queries: Sequence[str], k: int, allowed: Rows | None
+    ) -> list[tuple[Rows, NDArray[np.float32]]]:
+        """Return the best rows of the keyword leg, per query.
+
+        Raises
+        ------
+        Moved
+            When the indices show another state than the one that is asked for.
+        """
+        found = []
+        for query in queries:
+            with self.lock:
+                if self._stamp != stamp:
+                    raise Moved
+                found.append(self.keyword.search(query, k, allowed))
+        return found
+
+    def note(self, ids: Iterable[str | None], rows: Rows) -> None:
+        """Remember where chunks stand that were just found; they are likely to be read next."""
+        with self.lock:
+            if len(self._found) > _FOUND:
+                self._found.clear()
+            self._found.update(
+                (chunk_id, row)
+                for chunk_id, row in zip(ids, rows.tolist(), strict=True)
+                if chunk_id is not None
+            )
+
+    def places(self, ids: Sequence[str]) -> dict[str, int]:
+        """Return the rows of those chunks that were found lately; they may be gone since."""
+        with self.lock:
+            return {chunk_id: self._found[chunk_id] for chunk_id in ids if chunk_id in self._found}
+
+    def remembered(self, stamp: str, key: Any) -> Rows | None:
+        """Return rows that were kept under the key for this state, or None."""
+        with self.lock:
+            return self._filters.get(key) if self._stamp == stamp else None
+
+    def remember(self, stamp: str, key: Any, rows: Rows) -> None:
+        """Keep the rows that a filter leaves, until the next change; the oldest go first."""
+        with self.lock:
+            if self._stamp != stamp:
+                return
+            while len(self._filters) >= 32:
+                del self._filters[next(iter(self._filters))]
+            self._filters[key] = rows
