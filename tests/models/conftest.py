@@ -1,0 +1,103 @@
+"""Tiny encoders with random weights, made on the spot: an embedding table and its copy."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghijklmnopqrstuvwxyz0123456789"]
+DIMENSION = 8
+
+
+def table() -> np.ndarray:
+    return np.random.default_rng(7).normal(size=(len(WORDS), DIMENSION)).astype(np.float32)
+
+
+def write_encoder(
+    path: Path,
+    *,
+    inputs: tuple[str, ...] = ("input_ids", "attention_mask"),
+    output: str = "last_hidden_state",
+    pooled: bool = False,
+    integer: int = TensorProto.INT64,
+    scale: float = 1.0,
+) -> None:
+    """Write a graph that looks each token up; ``pooled`` averages over all tokens."""
+    nodes = [helper.make_node("Gather", ["table", "input_ids"], ["tokens"])]
+    shape: list[str | int] = ["batch", "sequence", DIMENSION]
+    if pooled:
+        nodes.append(helper.make_node("ReduceMean", ["tokens", "axes"], [output], keepdims=0))
+        shape = ["batch", DIMENSION]
+    else:
+        nodes.append(helper.make_node("Identity", ["tokens"], [output]))
+    weights = [
+        numpy_helper.from_array(table() * np.float32(scale), "table"),
+        numpy_helper.from_array(np.array([1], dtype=np.int64), "axes"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "tiny",
+        [helper.make_tensor_value_info(name, integer, ["batch", "sequence"]) for name in inputs],
+        [helper.make_tensor_value_info(output, TensorProto.FLOAT, shape)],
+        weights,
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    onnx.save(model, path)
+
+
+def write_tokenizer(path: Path) -> None:
+    """Write a character tokenizer with begin and end marks."""
+    vocabulary = {word: number for number, word in enumerate(WORDS)}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Whitespace(), pre_tokenizers.Split(Regex("."), "isolated")]
+    )
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    # As published files often have it: a stored length that is not the model's own.
+    tokenizer.enable_truncation(3)
+    tokenizer.enable_padding(length=12)
+    tokenizer.save(str(path))
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    """A model folder in hub layout."""
+    root = tmp_path / "tiny-model"
+    write_encoder(root / "onnx" / "model.onnx")
+    write_tokenizer(root / "tokenizer.json")
+    described = {
+        "config.json": {"hidden_size": DIMENSION, "max_position_embeddings": 32},
+        "sentence_bert_config.json": {"max_seq_length": 16},
+        "1_Pooling/config.json": {"pooling_mode_mean_tokens": True},
+        "config_sentence_transformers.json": {"prompts": {"query": "q ", "document": ""}},
+    }
+    for name, content in described.items():
+        describe(root, name, content)
+    return root
+
+
+def describe(root: Path, name: str, content: object) -> None:
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content), "utf-8")
+
+
+@pytest.fixture(scope="session")
+def tiny() -> SimpleNamespace:
+    """What the tests of tiny models build and check with."""
+    return SimpleNamespace(
+        dimension=DIMENSION,
+        words=WORDS,
+        table=table(),
+        describe=describe,
+        write_encoder=write_encoder,
+    )
