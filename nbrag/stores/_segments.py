@@ -1,0 +1,233 @@
+"""One immutable piece of an inverted index: postings by term, lengths by row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Segment", "merge_segments"]
+
+_Integers = NDArray[np.int32]
+_MOST_COUNTED = np.iinfo(np.uint16).max
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Segment:
+    """Postings of n rows in compressed column form.
+
+    Attributes
+    ----------
+    rows
+        int64 (n,), increasing: the row number of each document.
+    lengths
+        int32 (n,): terms of each document.
+    alive
+        bool (n,), or None while all are.
+    terms
+        int32 (t,), increasing: the terms that occur.
+    offsets
+        int64 (t + 1,): where each term's postings begin.
+    documents, counts
+        int32 and uint16 (p,): document numbers, increasing within a term, and how often the
+        term occurs there.
+    alive_count, alive_length
+        How many documents live, and their terms in all.
+    """
+
+    rows: NDArray[np.int64]
+    lengths: _Integers
+    alive: NDArray[np.bool_] | None
+    terms: _Integers
+    offsets: NDArray[np.int64]
+    documents: _Integers
+    counts: NDArray[np.uint16]
+    alive_count: int
+    alive_length: int
+
+    @classmethod
+    def empty(cls) -> Self:
+        """Return a segment of nothing."""
+        nothing = np.empty(0, np.int64)
+        return cls.build(nothing, nothing, nothing.astype(np.int32))
+
+    @classmethod
+    def build(cls, rows: NDArray[np.int64], terms: NDArray[np.int64], lengths: _Integers) -> Self:
+        """Return the segment of documents given as runs of term numbers.
+
+        Parameters
+        ----------
+        rows
+            Row numbers, shape (n,).
+        terms
+            All documents' term numbers, one document after the other.
+        lengths
+            How many terms each document has.
+        """
+        order = np.argsort(rows, kind="stable")
+        place = np.empty(len(rows), np.int64)
+        place[order] = np.arange(len(rows))
+        keys = terms * max(len(rows), 1) + np.repeat(place, lengths)
+        pairs, counts = np.unique(keys, return_counts=True)
+        term_of, document_of = np.divmod(pairs, max(len(rows), 1))
+        return cls._of(
+            rows[order],
+            lengths[order],
+            term_of.astype(np.int32),
+            document_of.astype(np.int32),
+            np.minimum(counts, _MOST_COUNTED).astype(np.uint16),
+        )
+
+    @classmethod
+    def _of(
+        cls,
+        rows: NDArray[np.int64],
+        lengths: _Integers,
+        term_of: _Integers,
+        documents: _Integers,
+        counts: NDArray[np.uint16],
+    ) -> Self:
+        """Return a segment from postings sorted by term, then document."""
+        starts = np.flatnonzero(np.diff(term_of, prepend=-1))
+        offsets = np.append(starts, len(term_of)).astype(np.int64)
+        return cls(
+            rows,
+            lengths,
+            None,
+            term_of[starts],
+            offsets,
+            documents,
+            counts,
+            len(rows),
+            int(lengths.sum(dtype=np.int64)),
+        )
+
+    def __len__(self) -> int:
+        """Return how many documents there are, dead ones included."""
+        return len(self.rows)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return sum(array.nbytes for array in self.arrays().values())
+
+    @property
+    def highest_term(self) -> int:
+        """The highest term number, -1 where there is none."""
+        return int(self.terms[-1]) if len(self.terms) else -1
+
+    def postings(self, term: int) -> tuple[_Integers, NDArray[np.float32]]:
+        """Return the documents with a term, and how often it occurs in each."""
+        position = int(np.searchsorted(self.terms, term))
+        if position == len(self.terms) or self.terms[position] != term:
+            return np.empty(0, np.int32), np.empty(0, np.float32)
+        part = slice(int(self.offsets[position]), int(self.offsets[position + 1]))
+        return self.documents[part], self.counts[part].astype(np.float32)
+
+    def count_alive(self, documents: _Integers) -> int:
+        """Return how many of the documents live."""
+        if self.alive is None:
+            return len(documents)
+        return int(np.count_nonzero(self.alive[documents]))
+
+    def mask(self, wanted: NDArray[np.int64] | None) -> NDArray[np.bool_] | None:
+        """Return which documents live and are among the wanted rows; None for all."""
+        if wanted is None:
+            return self.alive
+        chosen = np.zeros(len(self.rows), np.bool_)
+        places = np.searchsorted(self.rows, wanted)
+        places[places == len(self.rows)] = 0
+        chosen[places[self.rows[places] == wanted]] = True
+        return chosen if self.alive is None else chosen & self.alive
+
+    def without(self, gone: NDArray[np.int64]) -> Self:
+        """Return the segment with some rows dead."""
+        hit = self.mask(gone)
+        if hit is None or not hit.any():
+            return self
+        alive = np.ones(len(self.rows), np.bool_) if self.alive is None else self.alive
+        alive = alive & ~hit
+        return replace(
+            self,
+            alive=alive,
+            alive_count=int(alive.sum()),
+            alive_length=int(self.lengths[alive].sum(dtype=np.int64)),
+        )
+
+    def compacted(self) -> Segment:
+        """Return the segment without its dead documents."""
+        return self if self.alive is None else merge_segments(self, Segment.empty())
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays of a segment whose documents all live."""
+        return {
+            "rows": self.rows,
+            "lengths": self.lengths,
+            "terms": self.terms,
+            "offsets": self.offsets,
+            "documents": self.documents,
+            "counts": self.counts,
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Read what :meth:`arrays` gives.
+
+        Raises
+        ------
+        ValueError
+            When the arrays do not fit together.
+        """
+        rows, lengths = arrays["rows"], arrays["lengths"]
+        terms, offsets = arrays["terms"], arrays["offsets"]
+        documents, counts = arrays["documents"], arrays["counts"]
+        fits = (
+            len(rows) == len(lengths)
+            and len(offsets) == len(terms) + 1
+            and len(documents) == len(counts) == offsets[-1]
+            and (not len(documents) or 0 <= documents.min() <= documents.max() < len(rows))
+        )
+        if not fits:
+            raise ValueError("the arrays of the index do not fit together")
+        length = int(lengths.sum(dtype=np.int64))
+        return cls(rows, lengths, None, terms, offsets, documents, counts, len(rows), length)
+
+
+def _living(segment: Segment) -> tuple[_Integers, _Integers, NDArray[np.uint16]]:
+    """Return term, document and count of each living posting."""
+    term_of = np.repeat(segment.terms, np.diff(segment.offsets))
+    if segment.alive is None:
+        return term_of, segment.documents, segment.counts
+    kept = segment.alive[segment.documents]
+    return term_of[kept], segment.documents[kept], segment.counts[kept]
+
+
+def merge_segments(first: Segment, second: Segment) -> Segment:
+    """Return one segment with the living documents of both."""
+    parts = [first, second]
+    kept = [s.alive if s.alive is not None else np.ones(len(s), np.bool_) for s in parts]
+    rows = np.concatenate([s.rows[k] for s, k in zip(parts, kept, strict=True)])
+    lengths = np.concatenate([s.lengths[k] for s, k in zip(parts, kept, strict=True)])
+    order = np.argsort(rows, kind="stable")
+    place = np.empty(len(rows), np.int32)
+    place[order] = np.arange(len(rows), dtype=np.int32)
+    begin, terms, documents, counts = 0, [], [], []
+    for segment, alive in zip(parts, kept, strict=True):
+        term_of, old, count = _living(segment)
+        renumbered = np.cumsum(alive) - 1 + begin
+        terms.append(term_of)
+        documents.append(place[renumbered[old]] if len(old) else old)
+        counts.append(count)
+        begin += int(alive.sum())
+    term_of, document_of = np.concatenate(terms), np.concatenate(documents)
+    sequence = np.argsort(term_of.astype(np.int64) * max(len(rows), 1) + document_of, kind="stable")
+    return Segment._of(  # noqa: SLF001 - the same module
+        rows[order],
+        lengths[order],
+        term_of[sequence],
+        document_of[sequence],
+        np.concatenate(counts)[sequence],
+    )
