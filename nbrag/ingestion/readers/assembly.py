@@ -50,6 +50,7 @@ class DocumentAssembly:
         text: str,
         *,
         level: int = 0,
+        title: str = "",
         page: int | None = None,
         header: str = "",
         separator: str = "\n\n",
@@ -58,8 +59,8 @@ class DocumentAssembly:
 
         Parameters
         ----------
-        kind, level, page, header
-            As in :class:`nbrag.types.Block`.
+        kind, level, title, page, header
+            As in :class:`nbrag.types.Block`; a heading's title is its text unless given.
         text
             The block's text.
         separator
@@ -74,7 +75,8 @@ class DocumentAssembly:
         start = self._length
         self._parts.append(text)
         self._length += len(text)
-        title = " ".join(text.split()) if kind == "heading" else ""
+        if kind == "heading":
+            title = title or " ".join(text.split())
         self._blocks.append(
             Block(kind, start, self._length, level, title=title, page=page, header=header)
         )

@@ -26,6 +26,8 @@ _ANCHOR = re.compile(r"\s*\{:?\s*[#.][^{}]*\}\s*$")
 _INVISIBLE_HTML = re.compile(
     r"\s*(?:<!--.*?(?:-->|\Z)|<(script|style)\b.*?(?:</\1\s*>|\Z))\s*", re.DOTALL | re.IGNORECASE
 )
+#: ``[image1]: <data:image/png;base64,...>``, as word processors export pictures.
+_PICTURE_DEFINITION = re.compile(r"\s{0,3}\[[^\]]*\]:\s*<?data:[^\s>]*>?\s*")
 _MDX_STATEMENT = re.compile(r"(?:import|export)\s[^\n]*")
 _KINDS: dict[str, BlockKind] = {
     "heading_open": "heading",
@@ -72,7 +74,7 @@ def markdown_blocks(text: str, start: int = 0, *, mdx: bool = False) -> list[Blo
     for piece in (*_pieces(_parser().parse(text[start:])), end):
         for candidate in (_Piece("paragraph", done, piece.first), piece):
             block = _block(text, candidate, offsets)
-            if block is not None and not (mdx and _only_statements(text, block)):
+            if block is not None and not _says_nothing(text, block, mdx=mdx):
                 blocks.append(block)
         done = max(done, piece.last)
     return blocks
@@ -133,9 +135,14 @@ def _block(text: str, piece: _Piece, offsets: Sequence[int]) -> Block | None:
     return Block(piece.kind, start, end, piece.level, title=piece.title, header=header)
 
 
-def _only_statements(text: str, block: Block) -> bool:
+def _says_nothing(text: str, block: Block, *, mdx: bool) -> bool:
+    """Tell whether a paragraph is only MDX statements or definitions of embedded pictures."""
+    if block.kind != "paragraph":
+        return False
     lines = text[block.start : block.end].split("\n")
-    return block.kind == "paragraph" and all(_MDX_STATEMENT.fullmatch(line) for line in lines)
+    if mdx and all(_MDX_STATEMENT.fullmatch(line) for line in lines):
+        return True
+    return all(_PICTURE_DEFINITION.fullmatch(line) for line in lines if line.strip())
 
 
 class MarkdownReader:
