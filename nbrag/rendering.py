@@ -17,7 +17,9 @@ __all__ = ["Cell", "Rendering", "clip", "format_number", "plain", "render_table"
 Cell = str | int | float | bool | None
 Rendering = dict[str, str]
 
-_INVISIBLE = re.compile("[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_INVISIBLE = re.compile(
+    "[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+)
 _CELL_STYLE = "text-align:left;vertical-align:top;padding:0.25em 0.6em;white-space:normal"
 _NUMBER_STYLE = "text-align:right;vertical-align:top;padding:0.25em 0.6em"
 _NOTE_STYLE = "border-left:3px solid #c77700;padding:0.2em 0.6em;margin:0.3em 0"

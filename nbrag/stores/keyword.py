@@ -144,7 +144,14 @@ class KeywordIndex:
             factors.append(count * idf * (self.k1 + 1))
         wanted = None if allowed is None else np.sort(np.asarray(allowed, np.int64))
         best = [
-            self._search_segment(segment, [p[i] for p in postings], factors, average, k, wanted)
+            self._search_segment(
+                segment,
+                postings=[found[i] for found in postings],
+                factors=factors,
+                average=average,
+                k=k,
+                wanted=wanted,
+            )
             for i, segment in enumerate(segments)
         ]
         merged = heapq.merge(
@@ -159,6 +166,7 @@ class KeywordIndex:
     def _search_segment(
         self,
         segment: Segment,
+        *,
         postings: Sequence[tuple[NDArray[np.int32], NDArray[np.float32]]],
         factors: Sequence[float],
         average: float,
@@ -216,7 +224,7 @@ class KeywordIndex:
                 file,
                 label=np.frombuffer(json.dumps(label).encode(), np.uint8),
                 vocabulary=np.frombuffer(words.encode("utf-8", "surrogatepass"), np.uint8),
-                **merged.arrays(),
+                **merged.arrays(),  # type: ignore[arg-type]  # arrays by name, no options
             )
         fresh.replace(target)
 
@@ -239,7 +247,7 @@ class KeywordIndex:
             settings, and when it is damaged: it is then to be built afresh.
         """
         try:
-            with np.load(Path(path), allow_pickle=False) as stored:
+            with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as stored:
                 label: dict[str, Any] = json.loads(stored["label"].tobytes())
                 index = cls(analyzer, k1=k1, b=b)
                 expected = {
@@ -259,9 +267,9 @@ class KeywordIndex:
             _log.warning("a keyword index on disk is damaged and will be rebuilt: %s", error)
             return None
         terms = words.split("\n") if words else []
-        index._vocabulary = {term: number for number, term in enumerate(terms)}  # noqa: SLF001
+        index._vocabulary = {term: number for number, term in enumerate(terms)}
         if len(segment):
             if segment.highest_term >= len(terms):
                 return None
-            index._segments = (segment,)  # noqa: SLF001
+            index._segments = (segment,)
         return index

@@ -1,0 +1,177 @@
+"""Makes one ranking out of the ranked lists of a search.
+
+Two ways: reciprocal rank fusion looks at ranks only; a convex combination looks at scores, brought
+to a common scale. Both go by chunk id, and give a chunk one vote per list.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal
+
+from nbrag.types import RankedItem, RankedList, SearchLeg
+
+__all__ = [
+    "DEFAULT_CANDIDATES",
+    "DEFAULT_FUSION",
+    "DEFAULT_VECTOR_WEIGHT",
+    "RRF_K",
+    "Fusion",
+    "Normalization",
+    "convex_combination",
+    "fuse",
+    "reciprocal_rank_fusion",
+]
+
+Fusion = Literal["convex", "rrf"]
+Normalization = Literal["min-max", "theoretical"]
+
+#: The constant of reciprocal rank fusion in its paper.
+RRF_K: Final = 60
+#: Best on the English test collections, SciFact left out; see the benchmark notebook.
+DEFAULT_FUSION: Final[Fusion] = "convex"
+DEFAULT_NORMALIZATION: Final[Normalization] = "theoretical"
+DEFAULT_VECTOR_WEIGHT: Final = 0.7
+#: Rows that each leg brings to the fusion.
+DEFAULT_CANDIDATES: Final = 100
+
+#: The least score that a leg can give: opposite vectors; no common term.
+_THEORETICAL_MINIMUM: Final[Mapping[SearchLeg, float]] = {"vector": -1.0, "keyword": 0.0}
+
+
+def _best_items(ranked: RankedList) -> list[RankedItem]:
+    """Return a list's items, each id once, at its best rank."""
+    seen: set[str] = set()
+    kept = []
+    for item in ranked.items:
+        if item.chunk_id not in seen:
+            seen.add(item.chunk_id)
+            kept.append(item)
+    return kept
+
+
+def _sorted(scores: Mapping[str, float], best_rank: Mapping[str, int]) -> list[RankedItem]:
+    """Return items best first; ties go to the better best rank, then to the smaller id."""
+    order = sorted(scores, key=lambda chunk: (-scores[chunk], best_rank[chunk], chunk))
+    return [RankedItem(chunk, scores[chunk]) for chunk in order]
+
+
+def reciprocal_rank_fusion(
+    lists: Sequence[RankedList],
+    *,
+    k: float = RRF_K,
+    leg_weights: Mapping[SearchLeg, float] | None = None,
+) -> list[RankedItem]:
+    """Fuse by ranks: a chunk's score is the sum over lists of ``weight / (k + rank)``.
+
+    Cormack, Clarke and Buettcher, "Reciprocal Rank Fusion outperforms Condorcet and individual
+    Rank Learning Methods" (SIGIR 2009); ranks count from 1, k is 60.
+
+    Parameters
+    ----------
+    lists
+        Ranked lists, best first. A list of weight 0 adds nothing.
+    k
+        How little the first ranks stand out, at least 0.
+    leg_weights
+        A further weight per leg; 1 where none is given.
+
+    Returns
+    -------
+    list of RankedItem
+        Every chunk of a list with a vote, best first.
+    """
+    scores: dict[str, float] = defaultdict(float)
+    best_rank: dict[str, int] = {}
+    for ranked in lists:
+        weight = ranked.weight * (leg_weights or {}).get(ranked.leg, 1.0)
+        if weight <= 0:
+            continue
+        for rank, item in enumerate(_best_items(ranked), start=1):
+            scores[item.chunk_id] += weight / (k + rank)
+            best_rank[item.chunk_id] = min(rank, best_rank.get(item.chunk_id, rank))
+    return _sorted(scores, best_rank)
+
+
+def convex_combination(
+    lists: Sequence[RankedList],
+    *,
+    vector_weight: float = DEFAULT_VECTOR_WEIGHT,
+    normalization: Normalization = DEFAULT_NORMALIZATION,
+) -> list[RankedItem]:
+    """Fuse by scores: ``w * vector + (1 - w) * keyword``, each normalised within its list.
+
+    Bruch, Gai and Ingber, "An Analysis of Fusion Functions for Hybrid Retrieval" (2022). A chunk
+    that a list does not have counts there with 0, the list's floor. Several lists of one leg
+    (variants of the question) are averaged by their weights first.
+
+    Parameters
+    ----------
+    lists
+        Ranked lists, best first. A list of weight 0 adds nothing.
+    vector_weight
+        The vector leg's share, 0 to 1. When only one leg has lists its share is 1.
+    normalization
+        ``min-max`` scales a list's own scores to 0..1; ``theoretical`` scales from the least
+        possible score (cosine -1, BM25 0) to the list's best, which does not depend on how deep
+        the list is.
+
+    Returns
+    -------
+    list of RankedItem
+        Every chunk of a list with a vote, best first, scores from 0 to 1.
+    """
+    voting = [ranked for ranked in lists if ranked.weight > 0]
+    shares: dict[SearchLeg, float] = {"vector": vector_weight, "keyword": 1 - vector_weight}
+    legs = {ranked.leg for ranked in voting}
+    if len(legs) == 1:
+        shares = dict.fromkeys(legs, 1.0)
+    totals: dict[SearchLeg, float] = defaultdict(float)
+    for ranked in voting:
+        totals[ranked.leg] += ranked.weight
+    scores: dict[str, float] = defaultdict(float)
+    best_rank: dict[str, int] = {}
+    for ranked in voting:
+        share = shares[ranked.leg] * ranked.weight / totals[ranked.leg]
+        if share <= 0:
+            continue
+        items = _best_items(ranked)
+        if not items:
+            continue
+        high = max(item.score for item in items)
+        low = min(item.score for item in items)
+        if normalization == "theoretical":
+            low = min(low, _THEORETICAL_MINIMUM[ranked.leg])
+        width = high - low
+        for rank, item in enumerate(items, start=1):
+            # One score for all: each is the list's best.
+            scores[item.chunk_id] += share * ((item.score - low) / width if width > 0 else 1.0)
+            best_rank[item.chunk_id] = min(rank, best_rank.get(item.chunk_id, rank))
+    return _sorted(scores, best_rank)
+
+
+def fuse(
+    lists: Sequence[RankedList],
+    *,
+    fusion: Fusion = DEFAULT_FUSION,
+    vector_weight: float = DEFAULT_VECTOR_WEIGHT,
+    normalization: Normalization = DEFAULT_NORMALIZATION,
+    k: float = RRF_K,
+) -> list[RankedItem]:
+    """Fuse in the named way.
+
+    Parameters
+    ----------
+    lists
+        Ranked lists, best first.
+    fusion
+        ``convex`` or ``rrf``.
+    vector_weight, normalization
+        For ``convex``.
+    k
+        For ``rrf``.
+    """
+    if fusion == "rrf":
+        return reciprocal_rank_fusion(lists, k=k)
+    return convex_combination(lists, vector_weight=vector_weight, normalization=normalization)

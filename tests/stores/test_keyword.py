@@ -1,0 +1,146 @@
+"""The BM25 index: right scores, fresh after each change, kept on disk without being trusted."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nbrag.stores.analysis import Analyzer
+from nbrag.stores.keyword import KeywordIndex
+
+WORDS = st.lists(st.sampled_from(["ant", "bee", "cat", "dog", "eel", "v3.0", "东京"]), max_size=12)
+TEXTS = st.lists(WORDS.map(" ".join), min_size=1, max_size=30)
+
+
+def built(texts: dict[int, str]) -> KeywordIndex:
+    index = KeywordIndex(Analyzer())
+    if texts:
+        index.add(np.array(list(texts), np.int64), list(texts.values()))
+    return index
+
+
+def reference(
+    texts: dict[int, str], query: str, allowed: set[int] | None = None
+) -> list[tuple[int, float]]:
+    """BM25 as the formula says, document by document."""
+    analyzer = Analyzer()
+    terms = {row: Counter(analyzer.tokens(text)) for row, text in texts.items()}
+    total = len(texts)
+    average = sum(c.total() for c in terms.values()) / max(total, 1)
+    scores: dict[int, float] = {}
+    for term, repeats in Counter(analyzer.query_tokens(query)).items():
+        n = sum(term in counts for counts in terms.values())
+        idf = math.log(1 + (total - n + 0.5) / (n + 0.5))
+        for row, counts in terms.items():
+            if term in counts:
+                norm = 1.2 * (1 - 0.75 + 0.75 * counts.total() / average)
+                part = repeats * idf * counts[term] * 2.2 / (counts[term] + norm)
+                scores[row] = scores.get(row, 0) + part
+    found = [(r, s) for r, s in scores.items() if allowed is None or r in allowed]
+    return sorted(found, key=lambda pair: (-round(pair[1], 5), pair[0]))
+
+
+def pairs(found: tuple[Any, Any]) -> list[tuple[int, float]]:
+    return list(zip(found[0].tolist(), found[1].tolist(), strict=True))
+
+
+@given(TEXTS, st.data())
+def test_scores_follow_the_formula_through_adds_and_removes(
+    texts: list[str], data: st.DataObject
+) -> None:
+    index = KeywordIndex(Analyzer())
+    living: dict[int, str] = {}
+    for row, text in enumerate(texts):
+        index.add(np.array([row * 3], np.int64), [text])
+        living[row * 3] = text
+        if data.draw(st.booleans()):
+            gone = data.draw(st.sampled_from(sorted(living)))
+            index.remove(np.array([gone, 10_001], np.int64))
+            del living[gone]
+    query = data.draw(WORDS.map(" ".join))
+    allowed = data.draw(st.none() | st.sets(st.sampled_from(range(0, 90, 3))))
+    rows = None if allowed is None else np.array(sorted(allowed), np.int64)
+    found = pairs(index.search(query, 100, rows))
+    expected = reference(living, query, allowed)
+    assert len(index) == len(living)
+    assert {row for row, _ in found} == {row for row, _ in expected}
+    by_row = dict(expected)
+    assert all(math.isclose(score, by_row[row], rel_tol=1e-4) for row, score in found)
+    assert [score for _, score in found] == sorted((s for _, s in found), reverse=True)
+    # A changed index and a fresh one agree to the last bit of their order.
+    fresh = pairs(built(living).search(query, 100, rows))
+    assert [row for row, _ in fresh] == [row for row, _ in found]
+
+
+@given(TEXTS, WORDS.map(" ".join), st.integers(1, 8))
+def test_k_cuts_the_same_list(texts: list[str], query: str, k: int) -> None:
+    index = built(dict(enumerate(texts)))
+    assert pairs(index.search(query, k)) == pairs(index.search(query, 1000))[:k]
+
+
+def test_equal_texts_come_in_row_order() -> None:
+    index = built({7: "same words", 3: "same words", 5: "same words"})
+    assert index.search("words", 2)[0].tolist() == [3, 5]
+
+
+def test_no_common_term_no_row() -> None:
+    index = built({0: "alpha", 1: "beta", 2: "gamma", 3: "delta", 4: "epsilon"})
+    assert index.search("beta zeta", 5)[0].tolist() == [1]
+    assert index.search("", 5)[0].tolist() == []
+    assert index.search("beta", 0)[0].tolist() == []
+
+
+def test_removal_changes_document_frequencies() -> None:
+    index = built({0: "cat dog", 1: "cat", 2: "eel"})
+    before = index.search("cat", 1)[1][0]
+    index.remove(np.array([0], np.int64))
+    assert index.search("dog", 5)[0].tolist() == []
+    assert index.search("cat", 1)[1][0] != before
+
+
+def test_many_small_adds_stay_few_segments() -> None:
+    index = KeywordIndex(Analyzer())
+    for row in range(300):
+        index.add(np.array([row], np.int64), [f"word{row} common"])
+    assert len(index._segments) <= 8
+    assert index.search("word123", 5)[0].tolist() == [123]
+    assert len(index.search("common", 1000)[0]) == 300
+
+
+@given(TEXTS)
+def test_saved_and_loaded_it_answers_the_same(texts: list[str]) -> None:
+    import tempfile
+
+    index = built(dict(enumerate(texts)))
+    index.remove(np.array([0], np.int64))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "words"
+        index.save(path, 5)
+        loaded = KeywordIndex.load(path, 5, Analyzer())
+        assert KeywordIndex.load(path, 6, Analyzer()) is None
+        assert KeywordIndex.load(path, 5, Analyzer(language=None)) is None
+        assert KeywordIndex.load(path, 5, Analyzer(), k1=0.9) is None
+    assert loaded is not None
+    for query in ("ant bee", "cat", "3.0", "东京"):
+        for got, expected in zip(loaded.search(query, 50), index.search(query, 50), strict=True):
+            assert got == pytest.approx(expected)
+    loaded.add(np.array([99], np.int64), ["newcomer ant"])
+    assert loaded.search("newcomer", 5)[0].tolist() == [99]
+
+
+def test_damaged_files_are_not_believed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "words"
+    built({0: "cat", 1: "dog"}).save(path, 1)
+    data = path.read_bytes()
+    assert KeywordIndex.load(tmp_path / "none", 1, Analyzer()) is None
+    for cut in (0, 10, len(data) // 2, len(data) - 30):
+        path.write_bytes(data[:cut])
+        assert KeywordIndex.load(path, 1, Analyzer()) is None
+    assert "rebuilt" in caplog.text
