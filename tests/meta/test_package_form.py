@@ -13,6 +13,7 @@ import pytest
 #: Import name to distribution, where the two differ.
 DISTRIBUTIONS = {
     "IPython": "ipython",
+    "Stemmer": "pystemmer",
     "bs4": "beautifulsoup4",
     "docx": "python-docx",
     "markdown_it": "markdown-it-py",
