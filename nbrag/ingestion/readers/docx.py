@@ -215,6 +215,20 @@ def _text(element: _Element) -> str:
     return "".join(parts)
 
 
+def _cells(row: _Element) -> Iterator[_Element]:
+    """Yield a row's own cells, through content controls."""
+    for child in row:
+        if child.tag == f"{_W}tc":
+            yield child
+        elif child.tag in {f"{_W}sdt", f"{_W}sdtContent", f"{_W}customXml"}:
+            yield from _cells(child)
+
+
+def _cell_text(cell: _Element) -> str:
+    """Return a cell's paragraphs, those of inner tables included, as one line."""
+    return " ".join(" ".join(_text(paragraph) for paragraph in cell.iter(f"{_W}p")).split())
+
+
 def _table(table: _Element) -> tuple[str, str]:
     """Return a table as lines of ``a | b | c``, and its first line when it is a header."""
     lines: list[str] = []
@@ -226,7 +240,7 @@ def _table(table: _Element) -> tuple[str, str]:
         parent = row.getparent()
         if parent is not table and parent is not None and parent.tag == f"{_W}tbl":
             continue  # a table within a cell is part of that cell's text
-        cells = [" ".join(_text(cell).split()) for cell in row.iter(f"{_W}tc")]
+        cells = [_cell_text(cell) for cell in _cells(row)]
         if any(cells):
             lines.append(" | ".join(cells))
     return "\n".join(lines), lines[0] if marked and len(lines) > 1 else ""

@@ -37,7 +37,7 @@ def clean_metadata(values: Mapping[Any, Any]) -> dict[str, MetadataValue]:
     """Return fields for filters.
 
     Nested mappings are flattened with ``_`` between the names; dates become ISO text; lists
-    become lists of text; values that say nothing (None, NaN, empty text) are left out.
+    become lists of text; values that say nothing (None, NaN, empty text, empty lists) are left out.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def _clean_value(value: Any) -> MetadataValue:
     if isinstance(value, list | tuple | set | frozenset):
         items = sorted(value, key=str) if isinstance(value, set | frozenset) else value
         texts = [_as_text(item) for item in items if item is not None]
-        return [text for text in texts if text]
+        return [text for text in texts if text] or None
     return _as_text(value) or None
 
 
