@@ -1,0 +1,59 @@
+"""The plain data that travels through nbrag: documents, chunks, queries, results."""
+
+from __future__ import annotations
+
+from nbrag.types.chat import (
+    ChatMessage,
+    ChatReply,
+)
+from nbrag.types.documents import (
+    Block,
+    Chunk,
+    ChunkKind,
+    Document,
+    EmbedderIdentity,
+    MetadataKeys,
+    MetadataValue,
+    Span,
+    stable_hash,
+)
+from nbrag.types.queries import (
+    QueryVariant,
+    RankedItem,
+    RankedList,
+    RetrievalQuery,
+    SearchLeg,
+    SearchPlan,
+    Strategy,
+    VariantKind,
+)
+from nbrag.types.results import (
+    HistoryEntry,
+    RetrievalChunk,
+    RetrievalResults,
+)
+
+__all__ = [
+    "Block",
+    "ChatMessage",
+    "ChatReply",
+    "Chunk",
+    "ChunkKind",
+    "Document",
+    "EmbedderIdentity",
+    "HistoryEntry",
+    "MetadataKeys",
+    "MetadataValue",
+    "QueryVariant",
+    "RankedItem",
+    "RankedList",
+    "RetrievalChunk",
+    "RetrievalQuery",
+    "RetrievalResults",
+    "SearchLeg",
+    "SearchPlan",
+    "Span",
+    "Strategy",
+    "VariantKind",
+    "stable_hash",
+]
