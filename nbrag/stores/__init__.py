@@ -1,1 +1,1 @@
-"""stores"""
+"""Where documents, chunks and vectors are kept: DuckDB files, memory; filters and indices."""

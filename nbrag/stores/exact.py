@@ -245,7 +245,8 @@ class ExactIndex:
 def unit_vectors(vectors: Vectors) -> Vectors:
     """Return float32 vectors of length 1, of the same shape (n, dimension)."""
     lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
-    return (vectors / lengths[:, None]).astype(np.float32)
+    unit: Vectors = (vectors / lengths[:, None]).astype(np.float32)
+    return unit
 
 
 def top_rows(rows: Rows, matrix: Vectors, scores: Vectors, query: Vectors, k: int) -> Found:

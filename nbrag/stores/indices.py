@@ -29,7 +29,7 @@ _OTHER_KIND = 255
 _FOUND = 10_000
 
 
-class Moved(Exception):  # noqa: N818 - a signal within the package, never seen outside
+class Moved(Exception):
     """The indices went on to a newer state than the search began with."""
 
 
@@ -68,6 +68,8 @@ class IndexView:
         int64, object and uint8 arrays of shape (n,), rows increasing.
     exact
         The matrix's state; None when none is kept.
+    complete
+        Whether the matrix has all rows.
     """
 
     stamp: str
@@ -75,6 +77,7 @@ class IndexView:
     ids: NDArray[np.object_]
     kinds: NDArray[np.uint8]
     exact: ExactSnapshot | None
+    complete: bool = True
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -106,16 +109,18 @@ class CollectionIndices:
         Length of a vector.
     language
         Language of the keyword leg's stemmer; None for none.
-    keep_matrix
-        Whether vectors are held in memory.
+    matrix_from
+        The first row whose vector is held in memory; None when none is.
     """
 
-    def __init__(self, dimension: int, language: str | None, *, keep_matrix: bool = True) -> None:
+    def __init__(
+        self, dimension: int, language: str | None, *, matrix_from: int | None = 0
+    ) -> None:
         self.dimension = dimension
         self.language = language
         #: Held while the indices change, and while the keyword index is read.
         self.lock = threading.RLock()
-        self.keep_matrix = keep_matrix
+        self.matrix_from = matrix_from
         self.clear()
 
     def clear(self) -> None:
@@ -126,7 +131,7 @@ class CollectionIndices:
             self._ids: NDArray[np.object_] = np.empty(0, object)
             self._kinds: NDArray[np.uint8] = np.empty(0, np.uint8)
             self._exact: ExactIndex | None = (
-                ExactIndex(self.dimension) if self.keep_matrix else None
+                None if self.matrix_from is None else ExactIndex(self.dimension)
             )
             self.keyword = self.new_keyword()
             self._filters: dict[Any, Rows] = {}
@@ -150,20 +155,31 @@ class CollectionIndices:
         return (0 if self._exact is None else self._exact.nbytes) + self.keyword.nbytes
 
     @property
-    def matrix_bytes(self) -> int:
-        """Bytes that a matrix of all rows takes."""
-        return len(self._rows) * self.dimension * 4
-
-    @property
     def rows(self) -> Rows:
         """The indexed rows, increasing."""
         return self._rows
 
-    def drop_matrix(self) -> None:
-        """Stop holding vectors."""
+    def hold_nothing(self) -> None:
+        """Let go of all vectors, and hold none of those to come."""
         with self.lock:
-            self.keep_matrix = False
-            self._exact = None
+            self.matrix_from, self._exact = None, None
+
+    def hold_from(self, first_row: int) -> None:
+        """Hold the vectors of this row and later ones, and let go of those before it.
+
+        Raises
+        ------
+        ValueError
+            When there are such rows already and their vectors are not held.
+        """
+        with self.lock:
+            missing = self.matrix_from is None or self.matrix_from > first_row
+            if missing and len(self._rows) and self._rows[-1] >= first_row:
+                raise ValueError(f"the vectors from row {first_row} on are not held")
+            if self._exact is None:
+                self._exact = ExactIndex(self.dimension)
+            self._exact.remove(self._rows[self._rows < first_row])
+            self.matrix_from = first_row
 
     def change(self, stamp: str, *, removed: Rows, added: Iterable[RowBatch]) -> None:
         """Take rows out and in, and belong to the new state.
@@ -199,7 +215,8 @@ class CollectionIndices:
         if batch.texts is not None:
             self.keyword.add(batch.rows, batch.texts)
         if self._exact is not None and batch.vectors is not None:
-            self._exact.add(batch.rows, batch.vectors)
+            held = batch.rows >= (self.matrix_from or 0)
+            self._exact.add(batch.rows[held], batch.vectors[held])
 
     def view(self, stamp: str) -> IndexView:
         """Return the present state.
@@ -213,7 +230,8 @@ class CollectionIndices:
             if self._stamp != stamp:
                 raise Moved
             exact = None if self._exact is None else self._exact.snapshot()
-            return IndexView(stamp, self._rows, self._ids, self._kinds, exact)
+            complete = exact is not None and self.matrix_from == 0
+            return IndexView(stamp, self._rows, self._ids, self._kinds, exact, complete=complete)
 
     def search_words(
         self, stamp: str, queries: Sequence[str], k: int, allowed: Rows | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import json
 import math
 from collections.abc import Iterable, Mapping
@@ -117,7 +117,7 @@ def _plain(value: Any) -> Any:
         return value if -_INT64 <= value < _INT64 else str(value)
     if isinstance(value, float):
         return None if math.isnan(value) else value
-    if isinstance(value, datetime.date | datetime.time):
+    if isinstance(value, dt.date | dt.time):
         return value.isoformat()
     if isinstance(value, Mapping):
         return clean_text(json.dumps(value, ensure_ascii=False, default=str, sort_keys=True))

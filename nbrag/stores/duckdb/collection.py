@@ -13,7 +13,7 @@ from nbrag.stores.duckdb import catalog, rows
 from nbrag.stores.duckdb.database import DuckDBDatabase
 from nbrag.stores.duckdb.identifiers import check_collection_name, table
 from nbrag.stores.duckdb.search import search, warm
-from nbrag.stores.duckdb.state import CollectionState, state_of
+from nbrag.stores.duckdb.state import CollectionState, IndexSettings, state_of
 from nbrag.stores.duckdb.writer import Change, DuckDBWriteSession, delete_documents
 from nbrag.stores.vectors import require_identity
 from nbrag.types import EmbedderIdentity, RankedList, RetrievalChunk, SearchPlan, Span
@@ -48,24 +48,20 @@ class DuckDBCollection:
         The open file.
     entry
         What the catalogue says about the collection.
-    index
-        ``auto``, ``exact`` or ``hnsw``.
+    settings
+        How its vectors are searched.
     """
 
     def __init__(
-        self, database: DuckDBDatabase, entry: catalog.CollectionEntry, index: IndexMode
+        self,
+        database: DuckDBDatabase,
+        entry: catalog.CollectionEntry,
+        settings: IndexSettings,
     ) -> None:
         self.database = database
-        self.index: IndexMode = index
+        self.settings = settings
         self._entry = entry
-        self._state: CollectionState = state_of(
-            database.instance,
-            entry.name,
-            entry.uid,
-            entry.identity.dimension,
-            entry.language,
-            index,
-        )
+        self._state: CollectionState = state_of(database.instance, entry, settings)
 
     @property
     def name(self) -> str:
@@ -244,6 +240,11 @@ class DuckDBCollection:
                 removed=change.removed,
                 added=[] if change.added is None else [change.added],
             )
+            if indices.matrix_from == 0 and self.settings.approximate_for(
+                len(indices.rows), indices.dimension
+            ):
+                # Too large by now: the next search opens or builds the graph instead.
+                indices.hold_nothing()
 
     # Indices -----------------------------------------------------------------------------
 
@@ -312,6 +313,8 @@ def open_collection(
     *,
     identity: EmbedderIdentity | None = None,
     index: str | None = None,
+    memory_budget: int = 2**30,
+    recall: float = 0.95,
 ) -> DuckDBCollection:
     """Return an existing collection.
 
@@ -325,6 +328,10 @@ def open_collection(
         The embedder in use; None leaves it unchecked.
     index
         As for :func:`create_collection`, for this opening; None takes the collection's own.
+    memory_budget
+        Bytes that the matrix of an ``auto`` index may take; default 1 GiB.
+    recall
+        Share of true neighbours that HNSW has to reach on sampled queries; default 0.95.
 
     Raises
     ------
@@ -336,7 +343,8 @@ def open_collection(
     entry = database.run_sync(lambda cursor: catalog.entry_of(cursor, name))
     if identity is not None:
         require_identity(name, entry.identity, identity)
-    return DuckDBCollection(database, entry, _checked_mode(index or entry.index_mode))
+    mode = _checked_mode(index or entry.index_mode)
+    return DuckDBCollection(database, entry, IndexSettings(mode, memory_budget, recall))
 
 
 def list_collections(database: DuckDBDatabase) -> list[str]:

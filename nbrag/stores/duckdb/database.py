@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from nbrag.errors import DatabaseReadOnly, StoreError
 from nbrag.stores.duckdb.failures import storage_failure, translated
 from nbrag.stores.duckdb.instance import MEMORY, Instance, acquire, release
+from nbrag.stores.duckdb.jobs import running
 from nbrag.stores.duckdb.schema import prepare_file
 
 if TYPE_CHECKING:
@@ -74,7 +76,7 @@ class DuckDBDatabase:
         """Whether :meth:`close` was called."""
         return not self._finalizer.alive
 
-    def __enter__(self) -> DuckDBDatabase:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -174,12 +176,17 @@ class DuckDBDatabase:
         """
         self._require_open()
         cursor = self._instance.cursor()
-        future = asyncio.get_running_loop().run_in_executor(
-            _workers, lambda: self._work(cursor, function, write=write, after=after)
-        )
+        sign = threading.Event()
+
+        def work() -> _Result:
+            with running(sign):
+                return self._work(cursor, function, write=write, after=after)
+
+        future = asyncio.get_running_loop().run_in_executor(_workers, work)
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
+            sign.set()
             while not future.done():
                 cursor.interrupt()
                 try:

@@ -18,11 +18,13 @@ from nbrag.errors import (
 __all__ = ["storage_failure", "translated"]
 
 _FULL = re.compile(
-    r"no space left|disk quota|file too large|ENOSPC|EFBIG|failed to offload|max_temp_directory_size"
-    r"|could not write all bytes",
+    "no space left|disk quota|file too large|ENOSPC|EFBIG|could not write all bytes"
+    "|failed to offload|max_temp_directory_size",
     re.IGNORECASE,
 )
-_DENIED = re.compile(r"permission denied|read-only file system|operation not permitted", re.I)
+_DENIED = re.compile(
+    "permission denied|read-only file system|operation not permitted", re.IGNORECASE
+)
 
 
 @contextlib.contextmanager

@@ -34,7 +34,7 @@ def check_collection_name(name: str) -> str:
         When it is not a letter followed by letters, digits, ``_`` or ``-`` (63 at most), or is
         a schema of the database itself.
     """
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+    if not _NAME.fullmatch(name):
         raise ConfigurationError(
             f"{name!r} can't be a collection's name.",
             hint="start with a letter; use letters, digits, _ and -, at most 63 of them",

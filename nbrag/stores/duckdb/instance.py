@@ -95,20 +95,20 @@ def acquire(path: str | os.PathLike[str], *, read_only: bool) -> Instance:
     if text == MEMORY:
         if read_only:
             raise StoreError("A database in memory can't be read-only.")
-        instance = Instance(MEMORY, read_only=False)
-        instance.users = 1
-        return instance
-    resolved = os.path.realpath(Path(text).expanduser())
+        private = Instance(MEMORY, read_only=False)
+        private.users = 1
+        return private
+    resolved = Path(text).expanduser().resolve()
     _check_place(resolved, read_only=read_only)
     with _registry_lock:
-        instance = _open.get(resolved)  # type: ignore[assignment]
-        if instance is not None and instance.read_only and not read_only:
+        instance = _open.get(str(resolved))
+        if instance is None:
+            instance = _open[str(resolved)] = Instance(str(resolved), read_only=read_only)
+        elif instance.read_only and not read_only:
             raise StoreError(
                 f"{resolved} is already open for reading only in this process.",
                 hint="close that workspace first",
             )
-        if instance is None:
-            instance = _open[resolved] = Instance(resolved, read_only=read_only)
         instance.users += 1
         return instance
 
@@ -125,13 +125,12 @@ def release(instance: Instance) -> bool:
     return True
 
 
-def _check_place(path: str, *, read_only: bool) -> None:
-    if os.path.isdir(path):
+def _check_place(path: Path, *, read_only: bool) -> None:
+    if path.is_dir():
         raise StoreError(f"{path} is a folder, not a database file.")
-    parent = os.path.dirname(path)
-    if not os.path.isdir(parent):
-        raise StoreError(f"There is no folder {parent}.", hint="create it, or check the path")
-    if read_only and not os.path.exists(path):
+    if not path.parent.is_dir():
+        raise StoreError(f"There is no folder {path.parent}.", hint="create it, or check the path")
+    if read_only and not path.exists():
         raise StoreError(
             f"There is no database {path}.", hint="open it once without read_only=true"
         )

@@ -6,7 +6,8 @@ two row sets is all that has to be read, and the first load is the difference to
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -84,10 +85,17 @@ def synchronise(
             # Rows only ever come behind the last one; anything else is not our doing.
             indices.clear()
             removed, last = removed[:0], -1
-        batches = _new_rows(
-            cursor, name, last, indices.dimension,
-            vectors=indices.keep_matrix, texts=not texts_known,
-        )  # fmt: skip
+        batches: Iterable[RowBatch]
+        texts, first_held = not texts_known, indices.matrix_from
+        if first_held is None:
+            batches = _new_rows(cursor, name, last, None, texts=texts)
+        elif first_held <= last + 1:
+            batches = _new_rows(cursor, name, last, indices.dimension, texts=texts)
+        else:
+            batches = itertools.chain(
+                _new_rows(cursor, name, last, None, texts=texts, before=first_held),
+                _new_rows(cursor, name, first_held - 1, indices.dimension, texts=texts),
+            )
         indices.change(stamp, removed=removed, added=batches)
 
 
@@ -97,20 +105,29 @@ def _all_rows(cursor: DuckDBPyConnection, name: str) -> NDArray[np.int64]:
 
 
 def _new_rows(
-    cursor: DuckDBPyConnection, name: str, last: int, dimension: int, *, vectors: bool, texts: bool
+    cursor: DuckDBPyConnection,
+    name: str,
+    last: int,
+    dimension: int | None,
+    *,
+    texts: bool,
+    before: int = 2**62,
 ) -> Iterator[RowBatch]:
+    """Yield rows behind ``last`` and before ``before``, with vectors if a dimension is given."""
     chunks = table(name, "chunks")
+    vectors = dimension is not None
     sorted_already = cursor.execute(
         f"SELECT coalesce(bool_and(row > before), true) FROM (SELECT row,"
-        f" lag(row, 1, -1) OVER () AS before FROM {chunks} WHERE row > ?)",
-        [last],
+        f" lag(row, 1, -1) OVER () AS before FROM {chunks} WHERE row > ? AND row < ?)",
+        [last, before],
     ).fetchone()
     order = "" if sorted_already and sorted_already[0] else " ORDER BY row"
     columns = ["row", "id", "kind"]
     columns += [f"{_TEXT} AS text"] if texts else []
     columns += ["embedding"] if vectors else []
     reader = cursor.execute(
-        f"SELECT {', '.join(columns)} FROM {chunks} WHERE row > ?{order}", [last]
+        f"SELECT {', '.join(columns)} FROM {chunks} WHERE row > ? AND row < ?{order}",
+        [last, before],
     ).to_arrow_reader(_BATCH)
     for batch in reader:
         yield RowBatch(
@@ -118,5 +135,5 @@ def _new_rows(
             batch.column("id").to_pylist(),
             batch.column("kind").to_pylist(),
             batch.column("text").to_pylist() if texts else None,
-            matrix_of(batch.column("embedding"), dimension) if vectors else None,
+            None if dimension is None else matrix_of(batch.column("embedding"), dimension),
         )

@@ -43,6 +43,7 @@ CREATE TABLE IF NOT EXISTS nbrag.collections (
     name VARCHAR NOT NULL, uid VARCHAR NOT NULL, identity JSON NOT NULL, language VARCHAR,
     index_mode VARCHAR NOT NULL, generation BIGINT NOT NULL, stamp VARCHAR NOT NULL,
     next_row BIGINT NOT NULL);
+CREATE TABLE IF NOT EXISTS nbrag.derived (uid VARCHAR NOT NULL, build VARCHAR NOT NULL);
 CREATE TABLE IF NOT EXISTS nbrag.fields (
     collection VARCHAR NOT NULL, name VARCHAR NOT NULL, type VARCHAR NOT NULL);
 CREATE TABLE IF NOT EXISTS nbrag.pipelines (

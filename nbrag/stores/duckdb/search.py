@@ -80,7 +80,15 @@ def _search_once(
         try:
             for request in requests:
                 if request.leg == "vector":
-                    found += _vector_leg(state, view, request, plan.candidates, allowed)
+                    found += _vector_leg(
+                        cursor,
+                        state,
+                        view,
+                        request,
+                        k=plan.candidates,
+                        allowed=allowed,
+                        filtered=condition is not None,
+                    )
         finally:
             # The other leg reads what this search holds open, so it is waited for in any case.
             answered = [] if waiting is None else waiting.result()
@@ -95,8 +103,10 @@ def _current_view(cursor: DuckDBPyConnection, state: CollectionState) -> IndexVi
         raise CollectionNotFound(f"Collection '{state.name}' was dropped.")
     stamp, _, count = present
     indices = state.indices
-    if indices.stamp != stamp or len(indices.rows) != count:
+    unheld = indices.matrix_from is None and state.approximate is None
+    if unheld or indices.stamp != stamp or len(indices.rows) != count:
         with indices.lock:
+            state.choose_index(cursor, stamp, count)
             known = indices.stamp is None and state.load_keyword(stamp, count)
             synchronise(cursor, state.name, indices, present, texts_known=known)
     return indices.view(stamp)
@@ -129,13 +139,32 @@ def _allowed_rows(
 
 
 def _vector_leg(
-    state: CollectionState, view: IndexView, request: LegRequest, k: int, allowed: Rows | None
+    cursor: DuckDBPyConnection,
+    state: CollectionState,
+    view: IndexView,
+    request: LegRequest,
+    *,
+    k: int,
+    allowed: Rows | None,
+    filtered: bool,
 ) -> list[RankedList]:
     vectors = request.vectors(state.indices.dimension)
-    assert view.exact is not None
-    count = len(view) if allowed is None else len(allowed)
-    answers = view.exact.search(vectors, k, allowed)
-    return _lists(state, view, request, answers, f"exact over {count:,} rows")
+    if view.exact is not None and view.complete:
+        count = len(view) if allowed is None else len(allowed)
+        answers = view.exact.search(vectors, k, allowed)
+        return _lists(state, view, request, answers, f"exact over {count:,} rows")
+    if state.approximate is None:
+        raise Moved
+    answers, explanation = state.approximate.search(
+        cursor,
+        view,
+        vectors,
+        k,
+        allowed,
+        filtered=filtered,
+        wait=state.settings.mode == "hnsw",
+    )
+    return _lists(state, view, request, answers, explanation)
 
 
 def _keyword_leg(

@@ -6,17 +6,47 @@ import json
 import logging
 import os
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
-
+from nbrag.stores.duckdb.approximate import ApproximateSearch
+from nbrag.stores.duckdb.catalog import CollectionEntry
 from nbrag.stores.duckdb.instance import Instance
 from nbrag.stores.indices import CollectionIndices
 
-__all__ = ["CollectionState", "state_of"]
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+__all__ = ["CollectionState", "IndexSettings", "state_of"]
 
 _logger = logging.getLogger(__name__)
 #: Raised when what is kept on disk could no longer be read by an older nbrag, or the other way.
 _KEYWORD_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSettings:
+    """How a collection's vectors are searched.
+
+    Attributes
+    ----------
+    mode
+        ``exact``; ``hnsw``; or ``auto``, which is exact as long as the matrix fits the budget.
+    memory_budget
+        Bytes that the matrix may take in ``auto``.
+    recall
+        Share of true neighbours that HNSW has to reach, on sampled queries.
+    """
+
+    mode: Literal["auto", "exact", "hnsw"] = "auto"
+    memory_budget: int = 2**30
+    recall: float = 0.95
+
+    def approximate_for(self, count: int, dimension: int) -> bool:
+        """Return whether so many vectors are searched without a matrix in memory."""
+        too_large = count * dimension * 4 > self.memory_budget
+        return self.mode == "hnsw" or (self.mode == "auto" and too_large)
 
 
 class CollectionState:
@@ -26,30 +56,39 @@ class CollectionState:
     ----------
     instance
         The open database.
-    name, uid
-        The collection.
-    dimension, language
-        What the indices are made for.
-    keep_matrix
-        Whether the vectors are held in memory.
+    entry
+        What the catalogue says about the collection.
+    settings
+        How its vectors are searched.
     """
 
-    def __init__(
-        self,
-        instance: Instance,
-        name: str,
-        uid: str,
-        dimension: int,
-        language: str | None,
-        *,
-        keep_matrix: bool,
-    ) -> None:
+    def __init__(self, instance: Instance, entry: CollectionEntry, settings: IndexSettings) -> None:
         self.instance = instance
-        self.name = name
-        self.uid = uid
-        self.indices = CollectionIndices(dimension, language, keep_matrix=keep_matrix)
+        self.name = entry.name
+        self.uid = entry.uid
+        self.settings = settings
+        self.indices = CollectionIndices(entry.identity.dimension, entry.language)
+        self.approximate: ApproximateSearch | None = None
         self._saved_stamp: str | None = None
         self._tried = False
+
+    def choose_index(self, cursor: DuckDBPyConnection, stamp: str, count: int) -> None:
+        """Let go of the matrix when the rows do not fit the memory budget, or as asked.
+
+        From then on vectors are searched through :attr:`approximate`.
+        """
+        if self.approximate is not None or not self.settings.approximate_for(
+            count, self.indices.dimension
+        ):
+            return
+        with self.indices.lock:
+            self.indices.hold_nothing()
+            self.approximate = ApproximateSearch(
+                self.instance, self.name, self.uid, self.indices, recall=self.settings.recall
+            )
+            # A graph from disk wants the vectors of later rows, so rows are read anew.
+            if self.approximate.open(cursor, stamp) and self.indices.stamp is not None:
+                self.indices.clear()
 
     # The keyword index on disk -----------------------------------------------------------
 
@@ -111,7 +150,7 @@ class CollectionState:
             label = folder / f"{self.name}-keyword.json"
             try:
                 folder.mkdir(exist_ok=True)
-                # Without its label an index is not believed, so the label goes first and comes last.
+                # Without its label an index is not believed: it goes first and comes last.
                 label.unlink(missing_ok=True)
                 self.indices.keyword.save(folder / f"{self.name}-keyword", _generation(stamp))
                 fresh = label.with_suffix(f".{os.getpid()}.tmp")
@@ -125,9 +164,13 @@ class CollectionState:
     def close(self) -> None:
         """Keep what is worth keeping; called before the file is closed."""
         self.save()
+        if self.approximate is not None:
+            self.approximate.close()
 
     def discard(self) -> None:
         """Delete what is kept on disk, for a collection that is dropped."""
+        if self.approximate is not None:
+            self.approximate.discard()
         with self.indices.lock:
             self._saved_stamp = self.indices.stamp
             if self._folder is not None and self._folder.is_dir():
@@ -137,18 +180,16 @@ class CollectionState:
 
 
 def _generation(stamp: str) -> int:
-    return int(stamp.split("-")[0])
+    return int(stamp.split("-", maxsplit=1)[0])
 
 
 def state_of(
-    instance: Instance, name: str, uid: str, dimension: int, language: str | None, mode: str
+    instance: Instance, entry: CollectionEntry, settings: IndexSettings
 ) -> CollectionState:
-    """Return the state that all openers of the collection with this index mode share."""
-    key = f"collection:{uid}:{'hnsw' if mode == 'hnsw' else 'exact'}"
-    state = instance.shared.get(key)
+    """Return the state that all openers of the collection with these settings share."""
+    key = f"collection:{entry.uid}:{settings}"
+    state: CollectionState | None = instance.shared.get(key)
     if state is None:
-        state = CollectionState(
-            instance, name, uid, dimension, language, keep_matrix=mode != "hnsw"
-        )
-        state = instance.shared.setdefault(key, state)
+        made = CollectionState(instance, entry, settings)
+        state = instance.shared.setdefault(key, made)
     return state

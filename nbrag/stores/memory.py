@@ -1,0 +1,363 @@
+"""A collection in memory, without a database: for tests, trials and small throw-away work."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nbrag.errors import DocumentNotFound, StoreError
+from nbrag.protocols import StoredDocument
+from nbrag.stores.filters import Filter, as_filter
+from nbrag.stores.filters_sql import check_filter
+from nbrag.stores.indices import CollectionIndices, IndexView, RowBatch
+from nbrag.stores.metadata import BUILT_IN_FIELDS, FieldTypes, clean_text, converted
+from nbrag.stores.plans import LegRequest, leg_requests, ranked_list
+from nbrag.stores.records import chunk_from_record
+from nbrag.stores.vectors import checked_vectors, require_identity
+from nbrag.types import (
+    Chunk,
+    ChunkKind,
+    Document,
+    EmbedderIdentity,
+    RankedList,
+    RetrievalChunk,
+    SearchPlan,
+    Span,
+    stable_hash,
+)
+
+__all__ = ["MemoryCollection"]
+
+Entry = tuple[Document, Sequence[Chunk], NDArray[np.float32]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Row:
+    """One stored chunk: its record by column name, and its vector."""
+
+    record: dict[str, Any]
+    vector: NDArray[np.float32]
+    text_hash: str
+    text: str
+
+
+class MemoryCollection:
+    """Documents, chunks and vectors in memory; implements :class:`nbrag.protocols.Collection`.
+
+    Answers as a DuckDB collection does, and is its own write session.
+
+    Parameters
+    ----------
+    name
+        The collection's name.
+    identity
+        The embedder whose vectors it holds.
+    language
+        Language of the keyword leg's stemmer; None for none.
+    """
+
+    def __init__(
+        self, name: str, identity: EmbedderIdentity, *, language: str | None = "english"
+    ) -> None:
+        self._name = name
+        self._identity = identity
+        self._lock = threading.RLock()
+        self._generation = 0
+        self._next_row = 0
+        self._rows: dict[int, _Row] = {}
+        self._row_of: dict[str, int] = {}
+        self._documents: dict[str, tuple[Document, str]] = {}
+        self._staged: dict[str, NDArray[np.float32]] = {}
+        self._types = FieldTypes()
+        self._indices = CollectionIndices(identity.dimension, language)
+        self._indices.change(self._stamp, removed=np.empty(0, np.int64), added=[])
+
+    @property
+    def name(self) -> str:
+        """The collection's name."""
+        return self._name
+
+    @property
+    def identity(self) -> EmbedderIdentity:
+        """The embedder that the vectors come from."""
+        return self._identity
+
+    @property
+    def _stamp(self) -> str:
+        return f"{self._generation}-memory"
+
+    def require_identity(self, used: EmbedderIdentity) -> None:
+        """Raise EmbedderMismatch when the embedder in use is another one."""
+        require_identity(self._name, self._identity, used)
+
+    # Searching and reading ---------------------------------------------------------------
+
+    async def search(self, plan: SearchPlan) -> list[RankedList]:
+        """Run the plan's legs at the same time; see the DuckDB collection's method."""
+        requests = leg_requests(plan)
+        with self._lock:
+            view = self._indices.view(self._stamp)
+            allowed = self._allowed(view, as_filter(plan.filter), plan.kinds)
+        legs = (
+            asyncio.to_thread(self._leg, view, request, plan.candidates, allowed)
+            for request in requests
+        )
+        return [found for lists in await asyncio.gather(*legs) for found in lists]
+
+    def _allowed(
+        self, view: IndexView, condition: Filter | None, kinds: frozenset[ChunkKind]
+    ) -> NDArray[np.int64] | None:
+        names = {str(kind) for kind in kinds} or {str(ChunkKind.ORIGINAL)}
+        if condition is None:
+            return view.rows_of(frozenset(ChunkKind(name) for name in names))
+        check_filter(condition, self._field_types())
+        passing = [
+            row
+            for row, stored in self._rows.items()
+            if stored.record["kind"] in names and condition.evaluate(stored.record)
+        ]
+        return np.array(sorted(passing), np.int64)
+
+    def _leg(
+        self, view: IndexView, request: LegRequest, k: int, allowed: NDArray[np.int64] | None
+    ) -> list[RankedList]:
+        count = len(view) if allowed is None else len(allowed)
+        if request.leg == "keyword":
+            answers = [self._indices.keyword.search(text, k, allowed) for text in request.texts]
+            explanation = f"BM25 over {count:,} rows"
+        else:
+            vectors = request.vectors(self._identity.dimension)
+            answers = [] if view.exact is None else view.exact.search(vectors, k, allowed)
+            explanation = f"exact over {count:,} rows"
+        return [
+            ranked_list(request, number, view.ids_of(rows), scores, explanation)
+            for number, (rows, scores) in enumerate(answers)
+        ]
+
+    async def chunks(
+        self, ids: Sequence[str], *, content: str | None = None
+    ) -> dict[str, RetrievalChunk]:
+        """Return the stored rows by id; see the DuckDB collection's method."""
+        with self._lock:
+            return {
+                chunk_id: self._chunk(self._row_of[chunk_id], content)
+                for chunk_id in ids
+                if chunk_id in self._row_of
+            }
+
+    def _chunk(self, row: int, content: str | None = None) -> RetrievalChunk:
+        record = {**dict.fromkeys(self._types.types), **self._rows[row].record}
+        return chunk_from_record(record, content)
+
+    async def neighbours(self, chunk_id: str, before: int, after: int) -> list[RetrievalChunk]:
+        """Return the original chunks around one; see the DuckDB collection's method."""
+        with self._lock:
+            seen: set[str | None] = set()
+            current: str | None = chunk_id
+            while current in self._row_of and current not in seen:
+                record = self._rows[self._row_of[current]].record
+                if record["kind"] == ChunkKind.ORIGINAL:
+                    return self._around(record, before, after)
+                seen.add(current)
+                current = record["parent_id"]
+            return []
+
+    def _around(self, record: Mapping[str, Any], before: int, after: int) -> list[RetrievalChunk]:
+        first, last = record["ordinal"] - before, record["ordinal"] + after
+        rows = [
+            (stored.record["ordinal"], row)
+            for row, stored in self._rows.items()
+            if stored.record["document_id"] == record["document_id"]
+            and stored.record["kind"] == ChunkKind.ORIGINAL
+            and first <= stored.record["ordinal"] <= last
+        ]
+        return [self._chunk(row) for _, row in sorted(rows)]
+
+    async def vectors(self, ids: Sequence[str]) -> dict[str, NDArray[np.float32]]:
+        """Return stored vectors, float32 of shape (dimension,), by chunk id."""
+        with self._lock:
+            return {i: self._rows[self._row_of[i]].vector for i in ids if i in self._row_of}
+
+    async def document_text(self, document_id: str, span: Span | None = None) -> str:
+        """Return a document's text, or the stretch of it; DocumentNotFound when it is gone."""
+        with self._lock:
+            if document_id not in self._documents:
+                raise DocumentNotFound(
+                    f"Collection '{self._name}' has no document with the id {document_id}."
+                )
+            text = clean_text(self._documents[document_id][0].text)
+        return text if span is None else text[span.start : span.end]
+
+    async def documents(self) -> dict[str, StoredDocument]:
+        """Return all stored documents by URI."""
+        with self._lock:
+            counts = dict.fromkeys(self._documents, 0)
+            for stored in self._rows.values():
+                counts[stored.record["document_id"]] += 1
+            listed = sorted(self._documents.items(), key=lambda pair: pair[1][0].uri)
+            return {
+                document.uri: StoredDocument(
+                    key, document.uri, document.source_hash, settings, counts[key]
+                )
+                for key, (document, settings) in listed
+            }
+
+    async def count(self) -> tuple[int, int]:
+        """Return how many documents and chunks there are."""
+        with self._lock:
+            return len(self._documents), len(self._rows)
+
+    async def fields(self) -> dict[str, str]:
+        """Return the fields that a filter may name, with their types."""
+        with self._lock:
+            return self._field_types()
+
+    def _field_types(self) -> dict[str, str]:
+        return {**BUILT_IN_FIELDS, **dict(sorted(self._types.types.items()))}
+
+    # Writing -----------------------------------------------------------------------------
+
+    def writer(self) -> MemoryCollection:
+        """Return the collection, which writes to itself."""
+        return self
+
+    async def known_vectors(self, hashes: Sequence[str]) -> dict[str, NDArray[np.float32]]:
+        """Return stored and staged vectors by the hash of their embedding text."""
+        with self._lock:
+            stored = {row.text_hash: row.vector for row in self._rows.values()}
+            known = {**self._staged, **stored}
+            return {text_hash: known[text_hash] for text_hash in hashes if text_hash in known}
+
+    async def stage_vectors(self, hashes: Sequence[str], vectors: NDArray[np.float32]) -> None:
+        """Keep computed vectors until their documents are written."""
+        array = checked_vectors(
+            vectors, len(hashes), self._identity.dimension, collection=self._name
+        )
+        with self._lock:
+            for text_hash, vector in zip(hashes, array, strict=True):
+                self._staged.setdefault(text_hash, vector.copy())
+
+    async def write_document(
+        self,
+        document: Document,
+        chunks: Sequence[Chunk],
+        vectors: NDArray[np.float32],
+        *,
+        settings_hash: str,
+    ) -> None:
+        """Replace a document with all that hangs on it; see the DuckDB session's method."""
+        await self.write_documents([(document, chunks, vectors)], settings_hash=settings_hash)
+
+    async def write_documents(self, documents: Sequence[Entry], *, settings_hash: str) -> None:
+        """Replace several documents at once; see the DuckDB session's method."""
+        entries = list({entry[0].id: entry for entry in documents}.values())
+        checked = [
+            checked_vectors(
+                vectors, len(chunks), self._identity.dimension, collection=self._name
+            ).copy()
+            for _, chunks, vectors in entries
+        ]
+        with self._lock:
+            gone = self._hanging_on({document.id for document, _, _ in entries})
+            self._refuse_taken_ids([chunk.id for _, chunks, _ in entries for chunk in chunks], gone)
+            self._forget(gone)
+            first = self._next_row
+            for (document, chunks, _), vectors in zip(entries, checked, strict=True):
+                self._documents[document.id] = (document, settings_hash)
+                for chunk, vector in zip(chunks, vectors, strict=True):
+                    self._store(document, chunk, vector)
+            self._widen()
+            self._advance(gone, list(range(first, self._next_row)))
+
+    def _refuse_taken_ids(self, ids: list[str], gone: set[int]) -> None:
+        if len(set(ids)) < len(ids):
+            raise StoreError("Two chunks of one write have the same id.")
+        for chunk_id in ids:
+            if chunk_id in self._row_of and self._row_of[chunk_id] not in gone:
+                raise StoreError(f"Another document of '{self._name}' has a chunk {chunk_id}.")
+
+    def _store(self, document: Document, chunk: Chunk, vector: NDArray[np.float32]) -> None:
+        [metadata] = self._types.learn([{**document.metadata, **chunk.metadata}])
+        span = chunk.span
+        record = {
+            "id": chunk.id,
+            "document_id": document.id,
+            "ordinal": chunk.ordinal,
+            "kind": str(chunk.kind),
+            "parent_id": chunk.parent_id,
+            "content": clean_text(chunk.content),
+            "context": clean_text(chunk.context),
+            "heading_path": [clean_text(part) for part in chunk.heading_path],
+            "start_offset": None if span is None else span.start,
+            "end_offset": None if span is None else span.end,
+            "page": None if span is None else span.page,
+            "token_count": chunk.token_count,
+            "source": clean_text(document.uri),
+            "title": clean_text(document.title) or None,
+            "media_type": document.media_type or None,
+            **metadata,
+        }
+        text_hash = stable_hash(chunk.embedding_text)
+        self._staged.pop(text_hash, None)
+        text = clean_text(chunk.embedding_text)
+        self._rows[self._next_row] = _Row(record, vector, text_hash, text)
+        self._row_of[chunk.id] = self._next_row
+        self._next_row += 1
+
+    def _widen(self) -> None:
+        """Bring all values to their fields' types, which may have grown."""
+        for stored in self._rows.values():
+            for name, kind in self._types.types.items():
+                if name in stored.record:
+                    stored.record[name] = converted(stored.record[name], kind)
+
+    def _hanging_on(self, document_ids: set[str]) -> set[int]:
+        """Return the rows of the documents, and those derived from them."""
+        known = document_ids & self._documents.keys()
+        gone = {row for row, s in self._rows.items() if s.record["document_id"] in known}
+        ids = {self._rows[row].record["id"] for row in gone}
+        while ids:
+            found = {
+                row
+                for row, s in self._rows.items()
+                if row not in gone and s.record["parent_id"] in ids
+            }
+            gone |= found
+            ids = {self._rows[row].record["id"] for row in found}
+        return gone
+
+    def _forget(self, rows: set[int]) -> None:
+        for row in rows:
+            del self._row_of[self._rows.pop(row).record["id"]]
+
+    def _advance(self, gone: set[int], added: list[int]) -> None:
+        self._generation += 1
+        stored = [self._rows[row] for row in added]
+        batch = RowBatch(
+            np.array(added, np.int64),
+            [row.record["id"] for row in stored],
+            [row.record["kind"] for row in stored],
+            [row.text for row in stored],
+            np.stack([row.vector for row in stored])
+            if stored
+            else np.empty((0, self._identity.dimension), np.float32),
+        )
+        self._indices.change(self._stamp, removed=np.array(sorted(gone), np.int64), added=[batch])
+
+    async def delete_documents(self, document_ids: Sequence[str]) -> int:
+        """Delete documents with all that hangs on them; return how many there were."""
+        with self._lock:
+            known = set(document_ids) & self._documents.keys()
+            gone = self._hanging_on(known)
+            self._forget(gone)
+            for document_id in known:
+                del self._documents[document_id]
+            if known:
+                self._advance(gone, [])
+            return len(known)
