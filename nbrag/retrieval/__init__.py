@@ -1,1 +1,14 @@
-"""retrieval"""
+"""Questions in, ranked chunks out: fusion, processors, the pipeline and its builder."""
+
+from nbrag.retrieval.builder import RetrievalPipelineBuilder
+from nbrag.retrieval.pipeline import RetrievalPipeline
+from nbrag.retrieval.retrievers import PipelineRetriever, VectorStoreRetriever
+from nbrag.retrieval.searching import SearchOptions
+
+__all__ = [
+    "PipelineRetriever",
+    "RetrievalPipeline",
+    "RetrievalPipelineBuilder",
+    "SearchOptions",
+    "VectorStoreRetriever",
+]

@@ -1,0 +1,66 @@
+"""The fluent builder of retrieval pipelines."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from nbrag.errors import SpecificationError
+from nbrag.protocols import RetrievalQueryProcessor, RetrievalResultProcessor
+from nbrag.retrieval.pipeline import RetrievalPipeline
+from nbrag.spec import BuildContext, PipelineSpec, SpecBuilder, stage_definition
+
+__all__ = ["RetrievalPipelineBuilder"]
+
+
+class RetrievalPipelineBuilder(SpecBuilder):
+    """Builds a :class:`~nbrag.retrieval.pipeline.RetrievalPipeline` stage by stage.
+
+    Parameters
+    ----------
+    spec
+        What has been built so far.
+    context
+        Where stages find the models.
+    """
+
+    def __init__(self, spec: PipelineSpec, context: BuildContext) -> None:
+        super().__init__(spec)
+        self._context = context
+
+    def _with_spec(self, spec: PipelineSpec) -> Self:
+        return type(self)(spec, self._context)
+
+    def use(self, processor: RetrievalQueryProcessor | RetrievalResultProcessor) -> Self:
+        """Add an own processor; its base class says whether it runs before or after the search.
+
+        Raises
+        ------
+        SpecificationError
+            When it has neither base class.
+        """
+        if isinstance(processor, RetrievalQueryProcessor):
+            return self._with_spec(self._spec.with_processor(processor, "query"))
+        if isinstance(processor, RetrievalResultProcessor):
+            return self._with_spec(self._spec.with_processor(processor, "result"))
+        raise SpecificationError(
+            f"{processor!r} is not a retrieval processor.",
+            hint="derive from RetrievalQueryProcessor or RetrievalResultProcessor",
+        )
+
+    def build(self) -> RetrievalPipeline:
+        """Return the pipeline."""
+        by_role: dict[str, list[Any]] = {"query": [], "search": [], "result": []}
+        for stage in self._spec.stages:
+            if stage.options is None:
+                by_role[stage.role].append(stage.processor)
+            else:
+                definition = stage_definition("retrieval", stage.name)
+                by_role[definition.role].append(definition.build(stage.options, self._context))
+        return RetrievalPipeline(
+            self._context.embedder,
+            search=by_role["search"][-1] if by_role["search"] else None,
+            query_processors=by_role["query"],
+            result_processors=by_role["result"],
+            spec=self._spec,
+            strict=self._context.strict,
+        )

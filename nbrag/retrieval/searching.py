@@ -1,0 +1,179 @@
+"""The search within a pipeline: the plan, its vectors, the legs, the fusion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from pydantic import Field
+
+from nbrag.protocols import Collection, Embedder
+from nbrag.retrieval.fusion import (
+    DEFAULT_CANDIDATES,
+    DEFAULT_FUSION,
+    DEFAULT_NORMALIZATION,
+    DEFAULT_VECTOR_WEIGHT,
+    RRF_K,
+    Fusion,
+    Normalization,
+    fuse,
+)
+from nbrag.spec.stages import StageOptions
+from nbrag.types import (
+    HistoryEntry,
+    QueryVariant,
+    RankedItem,
+    RankedList,
+    RetrievalQuery,
+    SearchLeg,
+    SearchPlan,
+    Strategy,
+    VariantKind,
+)
+
+__all__ = ["Found", "SearchOptions", "Searcher"]
+
+_LEGS: dict[Strategy, frozenset[SearchLeg]] = {
+    Strategy.HYBRID: frozenset(("vector", "keyword")),
+    Strategy.VECTOR: frozenset(("vector",)),
+    Strategy.KEYWORD: frozenset(("keyword",)),
+    Strategy.NONE: frozenset(),
+}
+
+
+class SearchOptions(StageOptions):
+    """How a collection is searched."""
+
+    mode: Literal["hybrid", "vector", "keyword"] = Field(
+        default="hybrid", description="which searches are run"
+    )
+    candidates: int = Field(
+        default=DEFAULT_CANDIDATES, ge=1, le=10_000, description="rows that each search brings"
+    )
+    fusion: Fusion = Field(
+        default=DEFAULT_FUSION,
+        description="convex: by normalised scores; rrf: reciprocal rank fusion",
+    )
+    vector_weight: float = Field(
+        default=DEFAULT_VECTOR_WEIGHT,
+        ge=0,
+        le=1,
+        description="the vector search's share in a convex fusion",
+    )
+    normalization: Normalization = Field(
+        default=DEFAULT_NORMALIZATION, description="how a convex fusion scales scores"
+    )
+    k: int = Field(default=RRF_K, ge=0, description="the constant of reciprocal rank fusion")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search found.
+
+    Attributes
+    ----------
+    lists
+        One per leg and variant.
+    fused
+        All of them as one, best first.
+    """
+
+    lists: tuple[RankedList, ...]
+    fused: tuple[RankedItem, ...]
+
+    def history(self, chunk_id: str) -> tuple[HistoryEntry, ...]:
+        """Return a chunk's rank and score in each list that has it."""
+        return tuple(
+            HistoryEntry(ranked.leg, rank, item.score)
+            for ranked in self.lists
+            for rank, item in enumerate(ranked.items, start=1)
+            if item.chunk_id == chunk_id
+        )
+
+
+class Searcher:
+    """Plans and runs the one search of a pipeline.
+
+    Parameters
+    ----------
+    options
+        How to search.
+    embedder
+        Gives the embedder; called only when a variant needs its vector.
+    """
+
+    def __init__(self, options: SearchOptions, embedder: Callable[[], Embedder]) -> None:
+        self._options = options
+        self._embedder = embedder
+        self._vectors: tuple[QueryVariant, ...] | None = None
+
+    def strategy(self, query: RetrievalQuery) -> Strategy:
+        """Return how the query is searched: as a stage decided, else as the options say."""
+        return query.strategy or Strategy(self._options.mode)
+
+    def explanation(self, query: RetrievalQuery) -> str:
+        """Return how the lists were fused."""
+        strategy = self.strategy(query)
+        if strategy is not Strategy.HYBRID and len(query.effective_variants) == 1:
+            return f"{strategy} search alone"
+        if self._options.fusion == "rrf":
+            return f"{strategy}, reciprocal rank fusion, k={self._options.k}"
+        weight = self._options.vector_weight
+        return f"{strategy}, convex combination, vector weight {weight:g}"
+
+    async def search(self, query: RetrievalQuery, collection: Collection, depth: int) -> Found:
+        """Run the legs at the same time and fuse what they bring.
+
+        Parameters
+        ----------
+        query
+            The query after its processors.
+        collection
+            Where to search.
+        depth
+            Rows that each list may have.
+        """
+        legs = _LEGS[self.strategy(query)]
+        if not legs:
+            return Found((), ())
+        plan = SearchPlan(await self._variants(query, legs), legs, depth, query.filter)
+        lists = tuple(await collection.search(plan))
+        fused = fuse(
+            lists,
+            fusion=self._options.fusion,
+            vector_weight=self._options.vector_weight,
+            normalization=self._options.normalization,
+            k=self._options.k,
+        )
+        return Found(lists, tuple(fused))
+
+    async def _variants(
+        self, query: RetrievalQuery, legs: frozenset[SearchLeg]
+    ) -> tuple[QueryVariant, ...]:
+        """Return the variants, those that feed the vector leg with their vectors."""
+        if self._vectors is None:
+            variants = list(query.effective_variants)
+            if "vector" in legs:
+                questions = [
+                    i
+                    for i, variant in enumerate(variants)
+                    if variant.vector is None and "vector" in variant.legs
+                ]
+                await self._embed(variants, questions)
+            self._vectors = tuple(variants)
+        return self._vectors
+
+    async def _embed(self, variants: list[QueryVariant], needing: Sequence[int]) -> None:
+        # A hypothetical document is embedded as a document, a question as a question.
+        for hypothetical in (False, True):
+            places = [
+                i for i in needing if (variants[i].kind is VariantKind.HYPOTHETICAL) is hypothetical
+            ]
+            if not places:
+                continue
+            embedder = self._embedder()
+            embed = embedder.embed_documents if hypothetical else embedder.embed_queries
+            vectors = await embed([variants[i].text for i in places])
+            for place, vector in zip(places, vectors, strict=True):
+                variants[place] = replace(variants[place], vector=vector)

@@ -1,0 +1,227 @@
+"""What a run did, stage by stage: spans for OpenTelemetry, log lines, and a table of candidates.
+
+Spans follow OpenTelemetry's names for generative AI: one ``retrieval`` span per run with
+``gen_ai.operation.name`` and ``gen_ai.data_source.id``, and a child per stage. Only the API is
+used, so nothing happens unless the person sets up an SDK. No content is captured: ids, ranks,
+scores and counts only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from nbrag.rendering import Rendering, render_table
+from nbrag.types import RankedList, RetrievalChunk
+
+__all__ = ["StageRecord", "Trace", "TraceRow", "stage_span"]
+
+_log = logging.getLogger("nbrag.retrieval")
+#: Candidates per stage that a rendering shows.
+_SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class TraceRow:
+    """One candidate as one stage saw it."""
+
+    stage: str
+    chunk_id: str
+    rank: int
+    score: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class StageRecord:
+    """One stage of a run.
+
+    Attributes
+    ----------
+    stage
+        Its name; the legs of a search are ``vector`` and ``keyword``, numbered where the question
+        had several variants.
+    milliseconds
+        How long it took; for a leg, None: both run at the same time, within ``search``.
+    explanation
+        What it did, e.g. ``exact over 812 rows``.
+    rows
+        Its candidates after it, best first.
+    """
+
+    stage: str
+    milliseconds: float | None
+    explanation: str
+    rows: tuple[TraceRow, ...]
+
+
+@dataclass(slots=True)
+class Trace:
+    """All stages of one run, in order.
+
+    Attributes
+    ----------
+    question, collection
+        What was asked, and of which collection.
+    stages
+        What each stage did.
+    labels
+        Where each chunk stands, for people: source and heading path by chunk id.
+    """
+
+    question: str
+    collection: str
+    stages: list[StageRecord] = field(default_factory=list)
+    labels: dict[str, str] = field(default_factory=dict)
+
+    def note_lists(self, lists: Sequence[RankedList]) -> None:
+        """Add one record per list of a search."""
+        for ranked in lists:
+            rows = [(item.chunk_id, item.score) for item in ranked.items]
+            self.note(_leg_name(ranked, lists), rows, explanation=ranked.explanation)
+
+    def note_chunks(
+        self,
+        stage: str,
+        chunks: Sequence[RetrievalChunk],
+        *,
+        milliseconds: float | None = None,
+        explanation: str = "",
+    ) -> None:
+        """Add a record of a stage that left these chunks."""
+        for chunk in chunks:
+            place = " > ".join(chunk.heading_path)
+            self.labels[chunk.id] = f"{chunk.source} {place}".strip()
+        self.note(
+            stage,
+            [(chunk.id, chunk.score) for chunk in chunks],
+            milliseconds=milliseconds,
+            explanation=explanation,
+        )
+
+    def note(
+        self,
+        stage: str,
+        rows: Sequence[tuple[str, float | None]],
+        *,
+        milliseconds: float | None = None,
+        explanation: str = "",
+    ) -> None:
+        """Add a record of a stage."""
+        ranked = tuple(
+            TraceRow(stage, chunk_id, rank, score)
+            for rank, (chunk_id, score) in enumerate(rows, start=1)
+        )
+        self.stages.append(StageRecord(stage, milliseconds, explanation, ranked))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return every candidate of every stage, for a table."""
+        return [
+            {
+                "position": position,
+                "stage": record.stage,
+                "chunk_id": row.chunk_id,
+                "rank": row.rank,
+                "score": row.score,
+                "milliseconds": record.milliseconds,
+                "explanation": record.explanation,
+            }
+            for position, record in enumerate(self.stages)
+            for row in record.rows
+        ]
+
+    def stage(self, name: str) -> StageRecord:
+        """Return the last record of a stage.
+
+        Raises
+        ------
+        LookupError
+            When the run had no such stage.
+        """
+        for record in reversed(self.stages):
+            if record.stage == name:
+                return record
+        known = ", ".join(dict.fromkeys(record.stage for record in self.stages))
+        raise LookupError(f"the run had no stage '{name}'; it had: {known}")
+
+    def ranks(self) -> Mapping[str, dict[str, int]]:
+        """Return each chunk's rank per stage, by chunk id."""
+        found: dict[str, dict[str, int]] = {}
+        for record in self.stages:
+            for row in record.rows:
+                found.setdefault(row.chunk_id, {})[record.stage] = row.rank
+        return found
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Rendering:  # noqa: ARG002
+        """Return a table: the final chunks and those that fell out late, a column per stage."""
+        names = list(dict.fromkeys(record.stage for record in self.stages))
+        ranks = self.ranks()
+        last = names[-1] if names else ""
+        shown = sorted(
+            (chunk for chunk in ranks if chunk in self.labels),
+            key=lambda chunk: [ranks[chunk].get(name, 1_000_000) for name in reversed(names)],
+        )
+        kept = [chunk for chunk in shown if last in ranks[chunk]]
+        dropped = [chunk for chunk in shown if last not in ranks[chunk]]
+        table = (kept + dropped)[: max(_SHOWN, len(kept))]
+        notes = [
+            f"{record.stage}: {record.explanation}; {len(record.rows)} candidates"
+            if record.explanation
+            else f"{record.stage}: {len(record.rows)} candidates"
+            for record in self.stages
+        ]
+        return render_table(
+            f"Rank after each stage: {self.question}",
+            ["chunk", *names],
+            [[self.labels[chunk], *(ranks[chunk].get(name) for name in names)] for chunk in table],
+            notes=notes,
+        )
+
+    def __repr__(self) -> str:
+        """Name the stages."""
+        return f"<Trace {' -> '.join(record.stage for record in self.stages)}>"
+
+
+def _leg_name(ranked: RankedList, lists: Sequence[RankedList]) -> str:
+    """Return a leg's name, numbered from 1 where the question had several variants."""
+    several = sum(other.leg == ranked.leg for other in lists) > 1
+    return f"{ranked.leg} {ranked.variant + 1}" if several else ranked.leg
+
+
+@contextlib.contextmanager
+def stage_span(name: str, attributes: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Run a stage in a span, and write one log line when it ends.
+
+    Parameters
+    ----------
+    name
+        The span's name, e.g. ``nbrag.stage mmr``.
+    attributes
+        The span's attributes.
+
+    Yields
+    ------
+    dict
+        For further attributes; ``milliseconds`` is set at the end.
+    """
+    from opentelemetry import trace
+
+    outcome: dict[str, Any] = {}
+    started = time.perf_counter()
+    tracer = trace.get_tracer("nbrag")
+    with tracer.start_as_current_span(name, attributes=dict(attributes)) as span:
+        try:
+            yield outcome
+        finally:
+            outcome["milliseconds"] = (time.perf_counter() - started) * 1000
+            span.set_attributes(
+                {
+                    key: value
+                    for key, value in outcome.items()
+                    if isinstance(value, str | int | float)
+                }
+            )
+            _log.debug("%s", name, extra={"nbrag": {**attributes, **outcome}})
