@@ -50,6 +50,9 @@ _CONTROL_SHARE = 0.02
 _FEW_BYTES = 8
 #: How much of a file the guess of its encoding looks at.
 _SAMPLE_BYTES = 65_536
+#: Guesses that are left to marks and NUL bytes.
+_NEVER_GUESSED = ("utf_16", "utf_32", "utf_7")
+_SHIFT_JIS = ("cp932", "shift_jis", "shift_jis_2004", "shift_jisx0213")
 #: Letters outside ASCII of languages in Latin script, and the Windows encoding that has them; the
 #: statistics of charset-normalizer take one of these encodings for another in short texts. The
 #: first of equals wins.
@@ -234,13 +237,20 @@ def _guess(data: bytes) -> str:
     from charset_normalizer import from_bytes
 
     sample = data[:_SAMPLE_BYTES]
-    best = from_bytes(sample, cp_exclusion=["utf_16", "utf_32", "utf_7"]).best()
+    best = from_bytes(sample, cp_exclusion=[*_NEVER_GUESSED]).best()
+    if best is not None and _is_half_width(str(best)):
+        best = from_bytes(sample, cp_exclusion=[*_NEVER_GUESSED, *_SHIFT_JIS]).best()
     if best is None or best.encoding.startswith(("utf", "ascii")):
         return "cp1252"
     letters = [character for character in str(best) if character > "\x7f" and character.isalpha()]
     if sum(character < "\u0250" for character in letters) <= 0.9 * len(letters):
         return str(best.encoding)
     return max(_ALPHABETS, key=lambda pair: _share_of_letters(sample, *pair))[0]
+
+
+def _is_half_width(text: str) -> bool:
+    """Tell whether much of the text is half-width Katakana: other scripts' bytes read as cp932."""
+    return sum("\uff61" <= character <= "\uff9f" for character in text) > 0.2 * len(text)
 
 
 def _share_of_letters(sample: bytes, encoding: str, alphabet: str) -> float:

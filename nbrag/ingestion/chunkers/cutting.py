@@ -23,7 +23,7 @@ __all__ = [
     "trim",
 ]
 
-CutKind = Literal["prose", "lines", "words"]
+CutKind = Literal["prose", "lines", "rows", "words"]
 #: Characters that a chunk may have for each token of its limit. English has about 4.5; only text
 #: that a tokenizer swallows whole (a "word" of 200,000 letters is one unknown token) meets it.
 CHARACTERS_PER_TOKEN = 12
@@ -43,6 +43,7 @@ _BLANK_LINE = r"\n[^\S\n]*\n\s*+"
 _PATTERNS: dict[CutKind, tuple[str, ...]] = {
     "prose": (_BLANK_LINE, _SENTENCE, r"\n"),
     "lines": (_BLANK_LINE, r"\n", _SENTENCE),
+    "rows": (r"\n", _SENTENCE),
     "words": (),
 }
 
@@ -152,6 +153,11 @@ def _cluster_borders(text: str, start: int, limit: int) -> frozenset[int] | None
     return frozenset(match.end() for match in clusters if match.end() <= limit)
 
 
+def _cluster_end(text: str, start: int) -> int:
+    match = _compiled(r"\X").match(text, start)
+    return match.end() if match else start + 1
+
+
 def trim(text: str, start: int, end: int) -> tuple[int, int]:
     """Return the stretch without white space at its ends, splitting no grapheme cluster.
 
@@ -180,6 +186,8 @@ def cut_stretch(
 ) -> list[tuple[int, int]]:
     """Cut ``text[start:end]`` into trimmed pieces, in time linear in its length.
 
+    A grapheme cluster stays whole even where it is over the budget.
+
     Parameters
     ----------
     text, start, end
@@ -199,12 +207,13 @@ def cut_stretch(
     budget = max(1, budgets[0])
     while start < end:
         left = tokens.count(start, end)
-        if left <= budget and end - start <= max_characters:
+        whole = _cluster_end(text, start)
+        if whole >= end or (left <= budget and end - start <= max_characters):
             pieces.append(trim(text, start, end))
             break
         wanted = left - min_tokens if budget < left < budget + min_tokens else budget
         limit = min(tokens.reach(start, max(1, wanted)), start + max_characters, end - 1)
-        cut = best_cut(text, start, max(limit, start + 1), kind)
+        cut = whole if limit <= whole else best_cut(text, start, limit, kind)
         pieces.append(trim(text, start, cut))
         start = _skip_blanks(text, cut, end)
         budget = max(1, budgets[1])

@@ -147,10 +147,10 @@ def fitting(
         counts = counter.count_tokens([draft.embedding_text(text) for draft in pending])
         again: list[Draft] = []
         for draft, count in zip(pending, counts, strict=True):
-            if count <= max_tokens:
+            if count <= max_tokens and draft.end - draft.start <= max_characters:
                 done.append((draft, count))
             else:
-                again += _smaller(draft, text, tokens, count - max_tokens, max_characters)
+                again += _smaller(draft, text, tokens, max(1, count - max_tokens), max_characters)
         pending = [draft for draft in again if has_text(text[draft.start : draft.end])]
     return sorted(done, key=lambda pair: (pair[0].core_start or pair[0].start, pair[0].end))
 
@@ -178,7 +178,7 @@ def _smaller(
         max_characters=max_characters,
     )
     if len(pieces) == 1:
-        # The token positions don't tell where to cut: halve it.
+        # A single cluster, or token positions that don't tell where to cut: halve it.
         cut = best_cut(text, start, start + (end - start) // 2, draft.kind)
         pieces = [trim(text, start, cut), trim(text, cut, end)]
     return [replace(draft, start=first, end=last) for first, last in pieces if first < last]

@@ -27,7 +27,7 @@ from nbrag.types import Block, Chunk, Document
 
 __all__ = ["StructureChunker"]
 
-_CUTS: dict[str, CutKind] = {"code": "lines", "table": "lines", "list": "lines", "row": "lines"}
+_CUTS: dict[str, CutKind] = {"code": "lines", "table": "lines", "list": "lines", "row": "rows"}
 
 
 @dataclass(slots=True)
@@ -178,9 +178,6 @@ class _Packer:
             if last is not None and self._text[last.end : start].strip():
                 # Something that is no text stands between (a comment, a script).
                 self._run += 1
-            elif last is not None and self._joins(last, block.kind, end):
-                drafts[-1] = replace(last, end=end)
-                continue
             first = Draft(
                 start,
                 end,
@@ -189,10 +186,14 @@ class _Packer:
                 _CUTS.get(block.kind, "prose"),
                 self._run,
             )
+            if last is not None and self._joins(last, first):
+                drafts[-1] = replace(last, end=end)
+                continue
             if self._fits(first):
                 drafts.append(first)
                 continue
-            if last is not None and last.run == self._run and self._is_tiny(last):
+            leads = last is not None and last.run == first.run and first.kind != "rows"
+            if leads and self._is_tiny(drafts[-1]):
                 # A line that leads to a long block goes with its beginning.
                 first = replace(first, start=drafts.pop().start)
             drafts += self._cut(first, block.header)
@@ -210,10 +211,13 @@ class _Packer:
     def _is_tiny(self, draft: Draft) -> bool:
         return self._tokens.count(draft.start, draft.end) < self._min_tokens
 
-    def _joins(self, last: Draft, kind: str, end: int) -> bool:
-        if kind == "row" and not self._is_tiny(last):
+    def _joins(self, last: Draft, following: Draft) -> bool:
+        """Tell whether a block goes into the draft before it; a record only if both are tiny."""
+        if last.run != following.run:
             return False
-        return self._fits(replace(last, end=end))
+        if following.kind == "rows" and not (self._is_tiny(last) and self._is_tiny(following)):
+            return False
+        return self._fits(replace(last, end=following.end))
 
     def _cut(self, draft: Draft, header: str) -> list[Draft]:
         later = self._contexts.with_header(draft.context, header)
@@ -233,7 +237,7 @@ class _Packer:
         ]
 
     def _without_tiny_end(self, drafts: list[Draft]) -> list[Draft]:
-        if len(drafts) > 1 and self._is_tiny(drafts[-1]):
+        if len(drafts) > 1 and drafts[-1].kind != "rows" and self._is_tiny(drafts[-1]):
             before, last = drafts[-2:]
             joined = replace(before, end=last.end)
             if before.run == last.run and self._fits(joined):
