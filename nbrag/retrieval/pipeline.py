@@ -352,7 +352,7 @@ def _prepare(query: str | RetrievalQuery, top_k: int, where: Any) -> RetrievalQu
         from nbrag.stores.filters import as_filter
 
         given = as_filter(where)
-        both = given if prepared.filter is None else prepared.filter & given
+        both = given if prepared.filter is None or given is None else prepared.filter & given
         prepared = replace(prepared, filter=both)
     if prepared.strategy is Strategy.TREE:
         raise QueryError(
