@@ -102,6 +102,7 @@ class HnswIndex:
         label: Mapping[str, Any],
         path: Path | None = None,
         recall: float = 0.95,
+        last_row: int = -1,
         started: Callable[[Callable[[], None]], None] | None = None,
     ) -> HnswIndex:
         """Build an index; 50,000 vectors of length 384 take about a minute.
@@ -118,6 +119,8 @@ class HnswIndex:
             The file, replaced in one step when the index is complete; None for memory.
         recall
             The share of true neighbours to reach, between 0 and 1.
+        last_row
+            The highest row that the index is answerable for, where its row may be gone already.
         started
             Is given a function that breaks the work off, which then raises DuckDB's
             InterruptException.
@@ -130,12 +133,14 @@ class HnswIndex:
         try:
             if started is not None:
                 started(connection.interrupt)
-            size, last_row = _fill(connection, batches, dimension)
+            size, highest = _fill(connection, batches, dimension)
             connection.execute(
                 "CREATE INDEX nearest ON derived.vectors USING HNSW (embedding)"
                 " WITH (metric = 'cosine')"
             )
-            index = cls(connection, dimension, HnswReport(size, last_row, _WIDTHS[0], 1.0, 0))
+            index = cls(
+                connection, dimension, HnswReport(size, max(highest, last_row), _WIDTHS[0], 1.0, 0)
+            )
             index.report = index._measured(recall)
             connection.execute(
                 "INSERT INTO derived.label VALUES (?)",

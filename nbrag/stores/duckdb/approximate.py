@@ -7,6 +7,7 @@ passes the filter.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import tempfile
 import threading
@@ -208,6 +209,7 @@ class ApproximateSearch:
                 label=label,
                 path=path,
                 recall=self._recall,
+                last_row=last_row,
                 started=begun,
             )
             if path is not None and not self._instance.read_only:
@@ -287,10 +289,15 @@ class _Builder:
             raise self._failure
 
     def stop(self) -> None:
+        """Break the work off, and return when it is over."""
+        import duckdb
+
         self._stopped = True
         while self._thread.is_alive():
             if self._interrupt is not None:
-                self._interrupt()
+                # A connection that is closed by now belongs to work that is at its end.
+                with contextlib.suppress(duckdb.ConnectionException):
+                    self._interrupt()
             self._thread.join(0.05)
 
 
