@@ -85,7 +85,7 @@ class ApproximateSearch:
         return None if folder is None else folder / f"{self._name}-hnsw.duckdb"
 
     def open(self, cursor: DuckDBPyConnection, stamp: str) -> bool:
-        """Take the graph from its file if it belongs to these rows; before they are loaded.
+        """Take the graph from its file if it belongs to these rows, and say whether it does.
 
         It does when it was built for this very state, or when the table knows of its building:
         rows are never changed, so an older graph is right about those that are still there.
@@ -104,7 +104,10 @@ class ApproximateSearch:
         self._graph = HnswIndex.open(self.path, self._indices.dimension, believe=believe)
         if self._graph is None:
             return False
-        self._indices.matrix_from = self._graph.report.last_row + 1
+        if len(self._indices.rows):
+            # The graph wants the vectors of later rows held, so rows are read anew.
+            self._indices.clear()
+        self._indices.hold_from(self._graph.report.last_row + 1)
         return True
 
     def search(

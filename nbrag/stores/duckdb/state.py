@@ -86,9 +86,7 @@ class CollectionState:
             self.approximate = ApproximateSearch(
                 self.instance, self.name, self.uid, self.indices, recall=self.settings.recall
             )
-            # A graph from disk wants the vectors of later rows, so rows are read anew.
-            if self.approximate.open(cursor, stamp) and self.indices.stamp is not None:
-                self.indices.clear()
+            self.approximate.open(cursor, stamp)
 
     # The keyword index on disk -----------------------------------------------------------
 
