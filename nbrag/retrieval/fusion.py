@@ -29,10 +29,12 @@ Normalization = Literal["min-max", "theoretical"]
 
 #: The constant of reciprocal rank fusion in its paper.
 RRF_K: Final = 60
-#: Best on the English test collections, SciFact left out; see the benchmark notebook.
+#: Chosen on seven English collections, SciFact left out: mean nDCG@10 0.737 against 0.723 for
+#: reciprocal rank fusion (theoretical minima reach 0.738 at 0.8, but lose more where the embedder
+#: does not know the language).
 DEFAULT_FUSION: Final[Fusion] = "convex"
-DEFAULT_NORMALIZATION: Final[Normalization] = "theoretical"
-DEFAULT_VECTOR_WEIGHT: Final = 0.7
+DEFAULT_NORMALIZATION: Final[Normalization] = "min-max"
+DEFAULT_VECTOR_WEIGHT: Final = 0.5
 #: Rows that each leg brings to the fusion.
 DEFAULT_CANDIDATES: Final = 100
 

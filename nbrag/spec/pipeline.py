@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from pydantic import ValidationError
 
-from nbrag.errors import SpecificationError, did_you_mean
+from nbrag.errors import NbragError, SpecificationError, did_you_mean
 from nbrag.spec.grammar import RawStage, format_stages, parse_stages
 from nbrag.spec.stages import (
     PipelineKind,
@@ -91,6 +91,11 @@ def make_stage(
         return StageSpec(name, definition.options(**options))
     except ValidationError as error:
         raise _explain(error, definition, line) from None
+    except NbragError as error:
+        # An option with a language of its own, such as a filter.
+        raise SpecificationError(
+            f"stage '{name}': {error.message}", hint=error.hint, line=line, stage=name
+        ) from None
 
 
 def _explain(
