@@ -1,4 +1,4 @@
-"""Test tools, public: a deterministic embedder and scripted models for your own tests."""
+"""Test tools, public: models without a model, and notebooks run as tests."""
 
 from __future__ import annotations
 
@@ -8,14 +8,29 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from nbrag.testing.chat import ScriptedCall, ScriptedChatClient, ScriptExhausted
     from nbrag.testing.embedder import HashEmbedder
+    from nbrag.testing.notebooks import NotebookFailed, run_notebook
+    from nbrag.testing.records import read_records, record
 
-__all__ = ["HashEmbedder", "ScriptExhausted", "ScriptedCall", "ScriptedChatClient"]
+__all__ = [
+    "HashEmbedder",
+    "NotebookFailed",
+    "ScriptExhausted",
+    "ScriptedCall",
+    "ScriptedChatClient",
+    "read_records",
+    "record",
+    "run_notebook",
+]
 
 _HOMES = {
     "HashEmbedder": "nbrag.testing.embedder",
+    "NotebookFailed": "nbrag.testing.notebooks",
     "ScriptExhausted": "nbrag.testing.chat",
     "ScriptedCall": "nbrag.testing.chat",
     "ScriptedChatClient": "nbrag.testing.chat",
+    "read_records": "nbrag.testing.records",
+    "record": "nbrag.testing.records",
+    "run_notebook": "nbrag.testing.notebooks",
 }
 
 
