@@ -1,1 +1,1 @@
-"""notebook"""
+"""The notebook's surface: magics, completion, progress. Loaded by ``%load_ext nbrag``."""
