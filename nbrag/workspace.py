@@ -17,6 +17,7 @@ from nbrag.errors import (
     ConfigurationError,
     DatabaseReadOnly,
     PipelineNotFound,
+    StoreError,
     did_you_mean,
 )
 
@@ -358,7 +359,26 @@ class Workspace:
         spec = self.pipeline_spec(pipeline)
         target = self.choose_collection(collection, spec)
         built = self.pipeline(pipeline)
-        return run(built.process(target, question, top_k=top_k, content=content, where=where))
+        results = run(built.process(target, question, top_k=top_k, content=content, where=where))
+        return self._with_recorded_trace(results, pipeline)
+
+    def _with_recorded_trace(self, results: RetrievalResults, pipeline: str) -> RetrievalResults:
+        """Keep the run in the table ``nbrag.trace``; a failure to do so is only a warning."""
+        from nbrag.stores.duckdb import record_trace
+
+        if self.read_only:
+            return results
+        try:
+            record_trace(
+                self.database,
+                results.trace.rows(),
+                question=results.trace.question,
+                collection=results.trace.collection,
+                pipeline=pipeline,
+            )
+        except StoreError as error:
+            return results.with_warning(f"the trace was not kept: {error.message}")
+        return results
 
     def evaluate(
         self,

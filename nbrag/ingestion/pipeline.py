@@ -296,6 +296,7 @@ class _Run:
 
     def _fail(self, index: int, uri: str, error: Exception, *, kept: bool = False) -> None:
         reason = error.message if isinstance(error, NbragError) else f"{error}"
+        reason = reason.removeprefix(f"{uri} ")
         if isinstance(error, NbragError) and error.hint:
             reason += f" ({error.hint})"
         if kept:

@@ -10,6 +10,7 @@ from nbrag.stores.duckdb.collection import (
     open_collection,
 )
 from nbrag.stores.duckdb.database import DuckDBDatabase
+from nbrag.stores.duckdb.trace import record_trace
 
 __all__ = [
     "DuckDBCollection",
@@ -18,4 +19,5 @@ __all__ = [
     "drop_collection",
     "list_collections",
     "open_collection",
+    "record_trace",
 ]

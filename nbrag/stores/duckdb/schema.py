@@ -48,6 +48,10 @@ CREATE TABLE IF NOT EXISTS nbrag.fields (
     collection VARCHAR NOT NULL, name VARCHAR NOT NULL, type VARCHAR NOT NULL);
 CREATE TABLE IF NOT EXISTS nbrag.pipelines (
     name VARCHAR PRIMARY KEY, specification VARCHAR NOT NULL);
+CREATE TABLE IF NOT EXISTS nbrag.trace (
+    run BIGINT NOT NULL, asked TIMESTAMPTZ NOT NULL, question VARCHAR, collection VARCHAR,
+    pipeline VARCHAR, position BIGINT, stage VARCHAR, chunk_id VARCHAR, rank BIGINT, score DOUBLE,
+    milliseconds DOUBLE, explanation VARCHAR);
 """
 
 
