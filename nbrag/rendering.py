@@ -18,22 +18,39 @@ Cell = str | int | float | bool | None
 Rendering = dict[str, str]
 
 _INVISIBLE = re.compile(
-    "[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+    "[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]"
 )
+#: Halves of a surrogate pair: text that holds one can't be written to a notebook or a terminal.
+_SURROGATES = re.compile("[\ud800-\udfff]")
 _CELL_STYLE = "text-align:left;vertical-align:top;padding:0.25em 0.6em;white-space:normal"
 _NUMBER_STYLE = "text-align:right;vertical-align:top;padding:0.25em 0.6em"
 _NOTE_STYLE = "border-left:3px solid #c77700;padding:0.2em 0.6em;margin:0.3em 0"
+#: Characters of one folded-away text, and of one HTML cell: a notebook must stay loadable.
+_LONGEST_DETAIL = 20_000
+_LONGEST_CELL = 2_000
 
 
 def clip(text: str, width: int) -> str:
     """Return the text on one line, cut to ``width`` characters with an ellipsis."""
-    line = " ".join(text[: width * 4].split())
-    return line if len(line) <= width else line[: max(width - 1, 0)].rstrip() + "…"
+    start = text.lstrip()
+    looked_at = start[: width * 4]
+    line = " ".join(looked_at.split())
+    if len(line) <= width and not start[width * 4 :].strip():
+        return line
+    return line[: max(width - 1, 0)].rstrip() + "…"
 
 
 def plain(value: Cell) -> str:
-    """Return a cell as text, without control or direction-changing characters."""
-    return _INVISIBLE.sub("", format_number(value))
+    """Return a cell as text, without control or direction-changing characters.
+
+    Lone surrogates become U+FFFD, so that the text can be encoded.
+    """
+    return _SURROGATES.sub("\ufffd", _INVISIBLE.sub("", format_number(value)))
+
+
+def _line(text: str) -> str:
+    """Return a caption or a note on one line."""
+    return clip(plain(text), _LONGEST_CELL)
 
 
 def format_number(value: Cell) -> str:
@@ -81,7 +98,8 @@ def render_table(
     rows
         Cells, one sequence per row, as long as ``columns``.
     details
-        A long text per row, folded away in HTML and left out of the other two forms.
+        A long text per row, folded away under the last column in HTML (its first 20,000
+        characters) and left out of the other two forms.
     notes
         Warnings and remarks below the table.
     width
@@ -97,8 +115,15 @@ def render_table(
     return {
         "text/plain": _text(caption, columns, cells, numeric, notes),
         "text/markdown": _markdown(caption, columns, cells, notes),
-        "text/html": _html(caption, columns, rows, numeric, details, notes),
+        "text/html": _html(caption, columns, rows, numeric, details=details, notes=notes),
     }
+
+
+def _shortened(text: str, longest: int) -> str:
+    """Return the text, its end replaced by how much is left out where it is too long."""
+    if len(text) <= longest:
+        return text
+    return f"{text[:longest]}… ({len(text) - longest:,} more characters)"
 
 
 def _text(
@@ -112,7 +137,7 @@ def _text(
         max([_display_width(name), *(_display_width(row[i]) for row in cells)])
         for i, name in enumerate(columns)
     ]
-    lines = [plain(caption)]
+    lines = [_line(caption)]
     if cells:
         grid = [list(columns), ["-" * size for size in widths], *cells]
         lines += [
@@ -122,7 +147,7 @@ def _text(
             ).rstrip()
             for row in grid
         ]
-    lines += [f"! {plain(note)}" for note in notes]
+    lines += [f"! {_line(note)}" for note in notes]
     return "\n".join(lines)
 
 
@@ -130,14 +155,14 @@ def _markdown(
     caption: str, columns: Sequence[str], cells: Sequence[Sequence[str]], notes: Sequence[str]
 ) -> str:
     def escape(text: str) -> str:
-        return re.sub(r"([\\`*_{}\[\]<>#|$])", r"\\\1", text)
+        return re.sub(r"([\\`*_{}\[\]<>#|$&~])", r"\\\1", text)
 
-    lines = [f"**{escape(plain(caption))}**", ""]
+    lines = [f"**{escape(_line(caption))}**", ""]
     if cells:
         lines.append("| " + " | ".join(escape(name) for name in columns) + " |")
         lines.append("|" + "---|" * len(columns))
         lines += ["| " + " | ".join(escape(cell) for cell in row) + " |" for row in cells]
-    lines += [f"\n> {escape(plain(note))}" for note in notes]
+    lines += [f"\n> {escape(_line(note))}" for note in notes]
     return "\n".join(lines)
 
 
@@ -146,11 +171,12 @@ def _html(
     columns: Sequence[str],
     rows: Sequence[Sequence[Cell]],
     numeric: Sequence[bool],
+    *,
     details: Sequence[str] | None,
     notes: Sequence[str],
 ) -> str:
     def escape(value: Cell) -> str:
-        return html.escape(plain(value), quote=True)
+        return html.escape(_shortened(plain(value), _LONGEST_CELL), quote=True)
 
     parts = [
         '<table style="border-collapse:collapse">',
@@ -168,11 +194,11 @@ def _html(
                 for cell, right in zip(row, numeric, strict=True)
             ]
             if details is not None:
-                whole = details[index]
-                body = html.escape(_INVISIBLE.sub("", whole), quote=True)
+                body = html.escape(_shortened(plain(details[index]), _LONGEST_DETAIL), quote=True)
                 data[-1] = (
-                    f'<td style="{_CELL_STYLE}"><details><summary>{escape(clip(plain(row[-1]), 160))}'
-                    f'</summary><div dir="auto" style="white-space:pre-wrap">{body}</div>'
+                    f'<td style="{_CELL_STYLE}"><details>'
+                    f'<summary dir="auto">{escape(clip(plain(row[-1]), 160))}</summary>'
+                    f'<div dir="auto" style="white-space:pre-wrap">{body}</div>'
                     "</details></td>"
                 )
             parts.append(f"<tr>{''.join(data)}</tr>")

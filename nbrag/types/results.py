@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from numbers import Real
 from typing import Any
 
+from nbrag.rendering import Cell, Rendering, clip, plain, render_table
 from nbrag.types.documents import Span
+from nbrag.types.exports import arrow_table, pandas_frame, polars_frame
 from nbrag.types.queries import RetrievalQuery
 
 __all__ = [
@@ -14,6 +17,22 @@ __all__ = [
     "RetrievalChunk",
     "RetrievalResults",
 ]
+
+#: Columns of an exported table that are always there; metadata fields follow.
+_COLUMNS = {
+    "rank": "int64",
+    "score": "float64",
+    "source": "string",
+    "title": "string",
+    "heading_path": "list<string>",
+    "page": "int64",
+    "content": "string",
+    "id": "string",
+    "document_id": "string",
+    "parent_id": "string",
+    "start": "int64",
+    "end": "int64",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +87,23 @@ class RetrievalChunk:
     @property
     def heading_path(self) -> tuple[str, ...]:
         """Titles of the headings above the chunk, outermost first."""
-        return tuple(self.record.get("heading_path") or ())
+        path = self.record.get("heading_path") or ()
+        return (path,) if isinstance(path, str) else tuple(str(title) for title in path)
 
     @property
     def page(self) -> int | None:
         """Page number from 1, where the source has pages."""
-        return None if self.span is None else self.span.page
+        page = self.record.get("page") if self.span is None else self.span.page
+        return page if isinstance(page, int) else None
+
+    def __repr__(self) -> str:
+        """Show the score, the place and the beginning of the text."""
+        place = " > ".join((self.source, *self.heading_path))
+        score = _shown_score(self.score)
+        shown = "" if score is None else f"{score:.4f} "
+        return (
+            f"<RetrievalChunk {shown}{clip(plain(place), 80)}: {clip(plain(self.content), 60)!r}>"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,3 +145,107 @@ class RetrievalResults(Sequence[RetrievalChunk]):
     def with_warning(self, warning: str) -> RetrievalResults:
         """Return a copy that carries one more warning."""
         return replace(self, warnings=(*self.warnings, warning))
+
+    def __repr__(self) -> str:
+        """Show the question and how many chunks were found."""
+        warned = f", {len(self.warnings)} warnings" if self.warnings else ""
+        question = clip(plain(self.query.text), 80)
+        return f"<RetrievalResults {question!r}: {len(self.chunks)} chunks{warned}>"
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Rendering:  # noqa: ARG002
+        """Return the chunks as a table: text, Markdown and HTML."""
+        rows: list[list[Cell]] = [
+            [
+                rank,
+                _shown_score(chunk.score),
+                _shown_source(chunk),
+                " > ".join(chunk.heading_path),
+                chunk.page,
+                chunk.content,
+            ]
+            for rank, chunk in enumerate(self.chunks, start=1)
+        ]
+        notes = [str(warning) for warning in self.warnings]
+        if not rows:
+            notes.insert(0, "nothing was found")
+        return render_table(
+            self.query.text,
+            ["rank", "score", "source", "heading", "page", "text"],
+            rows,
+            details=[chunk.content for chunk in self.chunks],
+            notes=notes,
+        )
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Return one dictionary per chunk, best first.
+
+        Rank (from 1), score, source, title, heading path, page, text, ids, the span's offsets,
+        then the record's other fields; a field that is named like one of these gets a trailing
+        underscore.
+        """
+        return [_as_dict(rank, chunk) for rank, chunk in enumerate(self.chunks, start=1)]
+
+    def to_arrow(self) -> Any:
+        """Return the chunks as a ``pyarrow.Table`` with the fields of :meth:`to_dicts`."""
+        return arrow_table(self.to_dicts(), _COLUMNS)
+
+    def to_pandas(self) -> Any:
+        """Return the chunks as a pandas DataFrame with the fields of :meth:`to_dicts`.
+
+        Raises
+        ------
+        MissingDependency
+            When pandas is not installed.
+        """
+        return pandas_frame(self.to_arrow())
+
+    def to_polars(self) -> Any:
+        """Return the chunks as a polars DataFrame with the fields of :meth:`to_dicts`.
+
+        Raises
+        ------
+        MissingDependency
+            When polars is not installed.
+        """
+        return polars_frame(self.to_arrow())
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Give the chunks to any library that reads Arrow, such as DuckDB or polars."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+
+def _shown_score(score: Any) -> float | None:
+    """Return the score as a float, whichever number type a stage gave."""
+    return float(score) if isinstance(score, Real) else None
+
+
+def _shown_source(chunk: RetrievalChunk) -> str:
+    """Return the source, and how many others hold the very same text."""
+    others = [place for place in chunk.record.get("also_in") or () if place != chunk.source]
+    return f"{chunk.source} (and {len(others)} more)" if others else chunk.source
+
+
+def _as_dict(rank: int, chunk: RetrievalChunk) -> dict[str, Any]:
+    """Return a chunk as one flat row."""
+    row: dict[str, Any] = {
+        "rank": rank,
+        "score": _shown_score(chunk.score),
+        "source": chunk.source,
+        "title": str(chunk.record.get("title") or ""),
+        "heading_path": list(chunk.heading_path),
+        "page": chunk.page,
+        "content": chunk.content,
+        "id": chunk.id,
+        "document_id": chunk.document_id,
+        "parent_id": chunk.parent_id,
+        "start": None if chunk.span is None else chunk.span.start,
+        "end": None if chunk.span is None else chunk.span.end,
+    }
+    for name, value in chunk.record.items():
+        if name in {"source", "title", "heading_path", "page", "context", "embedding"}:
+            continue
+        free = str(name)
+        while free in row:
+            free += "_"
+        row[free] = value
+    return row
