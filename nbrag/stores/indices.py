@@ -20,7 +20,7 @@ from nbrag.types import ChunkKind
 if TYPE_CHECKING:
     from nbrag.stores.keyword import KeywordIndex
 
-__all__ = ["CollectionIndices", "IndexView", "Moved", "RowBatch"]
+__all__ = ["Change", "CollectionIndices", "IndexView", "Moved", "RowBatch"]
 
 Rows = NDArray[np.int64]
 _KIND_CODES: dict[str, int] = {kind.value: code for code, kind in enumerate(ChunkKind)}
@@ -54,6 +54,29 @@ class RowBatch:
     kinds: Sequence[str]
     texts: Sequence[str] | None
     vectors: NDArray[np.float32] | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Change:
+    """What a committed write did to the rows.
+
+    Attributes
+    ----------
+    before, after
+        Stamps of the two states.
+    removed
+        int64 rows that went.
+    added
+        Rows that came; None when none did.
+    documents
+        How many documents were deleted.
+    """
+
+    before: str
+    after: str
+    removed: Rows
+    added: RowBatch | None = None
+    documents: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -283,7 +283,7 @@ class MemoryCollection:
                 raise StoreError(f"Another document of '{self._name}' has a chunk {chunk_id}.")
 
     def _store(self, document: Document, chunk: Chunk, vector: NDArray[np.float32]) -> None:
-        [metadata] = self._types.learn([{**document.metadata, **chunk.metadata}])
+        [metadata] = self._types.learn_document(document.metadata, [chunk.metadata])
         span = chunk.span
         record = {
             "id": chunk.id,

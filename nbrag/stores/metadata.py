@@ -58,34 +58,47 @@ class FieldTypes:
 
     def __init__(self, known: Mapping[str, str] | None = None) -> None:
         self.types: dict[str, str] = dict(known or {})
+        self._names: dict[str, str] = {}
         self._spelling = {name.casefold(): name for name in self.types}
 
-    def learn(self, records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Take up the records' fields; return the records under the fields' own names.
+    def learn_document(
+        self, shared: Mapping[str, Any], own: Iterable[Mapping[str, Any]]
+    ) -> list[dict[str, Any]]:
+        """Take up the fields of a document and its chunks; return one record per chunk.
 
         Values are plain ones (None left out) but may still be of a narrower type than the
         field; :func:`converted` makes them fit once all records are known.
+
+        Parameters
+        ----------
+        shared
+            The document's metadata.
+        own
+            Each chunk's metadata, which goes before the document's.
         """
-        renamed = []
-        for record in records:
-            kept: dict[str, Any] = {}
-            for key, raw in record.items():
-                value = _plain(raw)
-                if value is None:
-                    continue
-                name = self._named(str(key))
-                known = self.types.get(name)
-                found = _type_of(value)
+        common = self._learn(shared)
+        return [{**common, **self._learn(extra)} if extra else dict(common) for extra in own]
+
+    def _learn(self, record: Mapping[str, Any]) -> dict[str, Any]:
+        kept: dict[str, Any] = {}
+        for key, raw in record.items():
+            value = _plain(raw)
+            if value is None:
+                continue
+            name = self._names.get(key) or self._named(key)
+            known = self.types.get(name)
+            found = _type_of(value)
+            if known != found:
                 self.types[name] = found if known is None else _wider(known, found)
-                kept[name] = value
-            renamed.append(kept)
-        return renamed
+            kept[name] = value
+        return kept
 
     def _named(self, key: str) -> str:
-        clean = key.replace("\0", "").encode("utf-8", "replace").decode() or "_"
+        clean = str(key).replace("\0", "").encode("utf-8", "replace").decode() or "_"
         while clean.casefold() in RESERVED_NAMES:
             clean += "_"
-        return self._spelling.setdefault(clean.casefold(), clean)
+        self._names[key] = self._spelling.setdefault(clean.casefold(), clean)
+        return self._names[key]
 
 
 def converted(value: Any, kind: str) -> Any:
@@ -107,12 +120,12 @@ def _text(value: Any) -> str:
 
 def _plain(value: Any) -> Any:
     """Return the value as text, number, truth value or list of texts; None for nothing."""
-    if hasattr(value, "item") and hasattr(value, "dtype") and getattr(value, "ndim", 1) == 0:
-        value = value.item()
-    if value is None or isinstance(value, bool):
-        return value
     if isinstance(value, str):
         return clean_text(value)
+    if value is None or isinstance(value, bool):
+        return value
+    if hasattr(value, "item") and hasattr(value, "dtype") and getattr(value, "ndim", 1) == 0:
+        return _plain(value.item())
     if isinstance(value, int):
         return value if -_INT64 <= value < _INT64 else str(value)
     if isinstance(value, float):

@@ -14,7 +14,7 @@ from nbrag.stores.duckdb.database import DuckDBDatabase
 from nbrag.stores.duckdb.identifiers import check_collection_name, table
 from nbrag.stores.duckdb.search import search, warm
 from nbrag.stores.duckdb.state import CollectionState, IndexSettings, state_of
-from nbrag.stores.duckdb.writer import Change, DuckDBWriteSession, delete_documents
+from nbrag.stores.duckdb.writer import DuckDBWriteSession, delete_documents
 from nbrag.stores.vectors import require_identity
 from nbrag.types import EmbedderIdentity, RankedList, RetrievalChunk, SearchPlan, Span
 
@@ -192,6 +192,11 @@ class DuckDBCollection:
 
     # Writing -----------------------------------------------------------------------------
 
+    @property
+    def state(self) -> CollectionState:
+        """The indices, shared with other openers of the collection."""
+        return self._state
+
     def writer(self) -> DuckDBWriteSession:
         """Return a session that writes to the collection.
 
@@ -222,29 +227,9 @@ class DuckDBCollection:
         change = await self.database.run(
             lambda cursor: delete_documents(cursor, self.name, document_ids),
             write=True,
-            after=self.follow,
+            after=self._state.follow,
         )
         return change.documents
-
-    def follow(self, change: Change) -> None:
-        """Take a committed write into the indices, if they showed the state before it."""
-        indices = self._state.indices
-        with indices.lock:
-            # An empty collection needs no loading; one that nobody has searched yet may wait.
-            if indices.stamp is None and change.before.startswith("0-"):
-                indices.clear()
-            elif indices.stamp != change.before:
-                return
-            indices.change(
-                change.after,
-                removed=change.removed,
-                added=[] if change.added is None else [change.added],
-            )
-            if indices.matrix_from == 0 and self.settings.approximate_for(
-                len(indices.rows), indices.dimension
-            ):
-                # Too large by now: the next search opens or builds the graph instead.
-                indices.hold_nothing()
 
     # Indices -----------------------------------------------------------------------------
 

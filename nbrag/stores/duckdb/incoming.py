@@ -31,6 +31,8 @@ class Incoming:
     ----------
     documents, chunks
         Arrow tables; that of the chunks lacks row numbers and metadata.
+    ids, kinds
+        The chunks' ids and kinds.
     records
         Each chunk's metadata under the fields' names.
     types
@@ -43,6 +45,8 @@ class Incoming:
 
     documents: pa.Table
     chunks: pa.Table
+    ids: list[str]
+    kinds: list[str]
     records: list[dict[str, Any]]
     types: dict[str, str]
     texts: list[str]
@@ -75,8 +79,8 @@ class Incoming:
         """Return what the in-memory indices take in."""
         return RowBatch(
             self.rows(first_row),
-            self.chunks.column("id").to_pylist(),
-            self.chunks.column("kind").to_pylist(),
+            self.ids,
+            self.kinds,
             self.texts,
             self.vectors,
         )
@@ -114,17 +118,23 @@ def prepare(
         twice = next(chunk_id for chunk_id in ids if ids.count(chunk_id) > 1)
         raise StoreError(f"Two chunks of one write have the id {twice}.")
     types = FieldTypes(known)
-    records = types.learn({**document.metadata, **chunk.metadata} for document, chunk in pairs)
+    records = [
+        record
+        for document, chunks, _ in entries
+        for record in types.learn_document(document.metadata, [chunk.metadata for chunk in chunks])
+    ]
     texts = [clean_text(chunk.embedding_text) for _, chunk in pairs]
+    kinds = [chunk.kind.value for _, chunk in pairs]
+    hashes = [stable_hash(chunk.embedding_text) for _, chunk in pairs]
     spans = [chunk.span for _, chunk in pairs]
     dimension = vectors.shape[1]
     text, whole = pa.string(), pa.int64()
-    chunks = pa.table(
+    columns = pa.table(
         {
             "id": pa.array(ids, text),
             "document_id": pa.array([document.id for document, _ in pairs], text),
             "ordinal": pa.array([chunk.ordinal for _, chunk in pairs], whole),
-            "kind": pa.array([str(chunk.kind) for _, chunk in pairs], text),
+            "kind": pa.array(kinds, text),
             "parent_id": pa.array([chunk.parent_id for _, chunk in pairs], text),
             "content": pa.array([clean_text(chunk.content) for _, chunk in pairs], text),
             "context": pa.array([clean_text(chunk.context) for _, chunk in pairs], text),
@@ -136,7 +146,7 @@ def prepare(
             "end_offset": pa.array([span and span.end for span in spans], whole),
             "page": pa.array([span and span.page for span in spans], whole),
             "token_count": pa.array([chunk.token_count for _, chunk in pairs], whole),
-            "text_hash": pa.array([stable_hash(chunk.embedding_text) for _, chunk in pairs], text),
+            "text_hash": pa.array(hashes, text),
             "source": pa.array([clean_text(document.uri) for document, _ in pairs], text),
             "title": pa.array([clean_text(document.title) or None for document, _ in pairs], text),
             "media_type": pa.array([document.media_type or None for document, _ in pairs], text),
@@ -144,7 +154,14 @@ def prepare(
         }
     )
     return Incoming(
-        _documents(entries, settings_hash), chunks, records, types.types, texts, vectors
+        _documents(entries, settings_hash),
+        columns,
+        ids,
+        kinds,
+        records,
+        types.types,
+        texts,
+        vectors,
     )
 
 

@@ -102,6 +102,7 @@ def _current_view(cursor: DuckDBPyConnection, state: CollectionState) -> IndexVi
     if present is None:
         raise CollectionNotFound(f"Collection '{state.name}' was dropped.")
     stamp, _, count = present
+    state.settle()
     indices = state.indices
     unheld = indices.matrix_from is None and state.approximate is None
     if unheld or indices.stamp != stamp or len(indices.rows) != count:

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import shutil
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -13,13 +14,15 @@ from typing import TYPE_CHECKING, Literal
 from nbrag.stores.duckdb.approximate import ApproximateSearch
 from nbrag.stores.duckdb.catalog import CollectionEntry
 from nbrag.stores.duckdb.instance import Instance
-from nbrag.stores.indices import CollectionIndices
+from nbrag.stores.indices import Change, CollectionIndices
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 __all__ = ["CollectionState", "IndexSettings", "state_of"]
 
+#: One thread that indexes what was written, in the order in which it was.
+_followers = ThreadPoolExecutor(max_workers=1, thread_name_prefix="nbrag-indices")
 _logger = logging.getLogger(__name__)
 #: Raised when what is kept on disk could no longer be read by an older nbrag, or the other way.
 _KEYWORD_FORMAT = 1
@@ -71,6 +74,7 @@ class CollectionState:
         self.approximate: ApproximateSearch | None = None
         self._saved_stamp: str | None = None
         self._tried = False
+        self._pending: Future[None] | None = None
 
     def choose_index(self, cursor: DuckDBPyConnection, stamp: str, count: int) -> None:
         """Let go of the matrix when the rows do not fit the memory budget, or as asked.
@@ -87,6 +91,45 @@ class CollectionState:
                 self.instance, self.name, self.uid, self.indices, recall=self.settings.recall
             )
             self.approximate.open(cursor, stamp)
+
+    # Following writes --------------------------------------------------------------------
+
+    def follow(self, change: Change) -> None:
+        """Take a committed write into the indices, in another thread.
+
+        The next write can so go on while this one's texts are indexed; a search waits for it.
+        Called by one writer at a time.
+        """
+        self.settle()
+        self._pending = _followers.submit(self._take, change)
+
+    def settle(self) -> None:
+        """Wait until the indices have taken in what was written."""
+        pending = self._pending
+        if pending is None:
+            return
+        failure = pending.exception()
+        if self._pending is pending:
+            self._pending = None
+        if failure is not None:
+            # Half-changed indices belong to no state, so the next search fills them anew.
+            _logger.warning("the indices of '%s' are read anew: %s", self.name, failure)
+
+    def _take(self, change: Change) -> None:
+        indices = self.indices
+        with indices.lock:
+            # An empty collection needs no loading; one that nobody has searched yet may wait.
+            if indices.stamp is None and change.before.startswith("0-"):
+                indices.clear()
+            elif indices.stamp != change.before:
+                return
+            added = [] if change.added is None else [change.added]
+            indices.change(change.after, removed=change.removed, added=added)
+            if indices.matrix_from == 0 and self.settings.approximate_for(
+                len(indices.rows), indices.dimension
+            ):
+                # Too large by now: the next search opens or builds the graph instead.
+                indices.hold_nothing()
 
     # The keyword index on disk -----------------------------------------------------------
 
@@ -161,12 +204,14 @@ class CollectionState:
 
     def close(self) -> None:
         """Keep what is worth keeping; called before the file is closed."""
+        self.settle()
         self.save()
         if self.approximate is not None:
             self.approximate.close()
 
     def discard(self) -> None:
         """Delete what is kept on disk, for a collection that is dropped."""
+        self.settle()
         if self.approximate is not None:
             self.approximate.discard()
         with self.indices.lock:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from nbrag.stores.duckdb.catalog import (
 from nbrag.stores.duckdb.identifiers import quote, table
 from nbrag.stores.duckdb.incoming import Entry, Incoming, prepare
 from nbrag.stores.duckdb.rows import vectors_by_hash
-from nbrag.stores.indices import RowBatch
+from nbrag.stores.indices import Change
 from nbrag.stores.vectors import checked_vectors
 from nbrag.types import Chunk, Document
 
@@ -29,30 +28,7 @@ if TYPE_CHECKING:
 
     from nbrag.stores.duckdb.collection import DuckDBCollection
 
-__all__ = ["Change", "DuckDBWriteSession", "delete_documents"]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Change:
-    """What a committed write did to the rows.
-
-    Attributes
-    ----------
-    before, after
-        Stamps of the two states.
-    removed
-        int64 rows that went.
-    added
-        Rows that came; None when none did.
-    documents
-        How many documents were deleted.
-    """
-
-    before: str
-    after: str
-    removed: NDArray[np.int64]
-    added: RowBatch | None = None
-    documents: int = 0
+__all__ = ["DuckDBWriteSession", "delete_documents"]
 
 
 class DuckDBWriteSession:
@@ -171,7 +147,7 @@ class DuckDBWriteSession:
         await self._database.run(
             lambda cursor: _replace(cursor, self._name, entries, vectors, settings_hash),
             write=True,
-            after=self._collection.follow,
+            after=self._collection.state.follow,
         )
 
 
