@@ -124,12 +124,9 @@ class DuckDBCollection:
             return {}
         return await self.database.run(
             lambda cursor: rows.chunks_by_id(
-                cursor, self.name, ids, content=content, hints=self._places(ids)
+                cursor, self.name, ids, content=content, hints=self._state.indices.places(ids)
             )
         )
-
-    def _places(self, ids: Sequence[str]) -> dict[str, int]:
-        return self._state.indices.places(ids)
 
     async def neighbours(self, chunk_id: str, before: int, after: int) -> list[RetrievalChunk]:
         """Return the original chunks around one, itself included, in document order.
@@ -150,9 +147,7 @@ class DuckDBCollection:
         if not ids:
             return {}
         return await self.database.run(
-            lambda cursor: rows.vectors_by_id(
-                cursor, self.name, ids, self.identity.dimension, self._places(ids)
-            )
+            lambda cursor: rows.vectors_by_id(cursor, self.name, ids, self.identity.dimension)
         )
 
     async def document_text(self, document_id: str, span: Span | None = None) -> str:

@@ -31,36 +31,14 @@ def _marks(values: Sequence[Any]) -> str:
     return ", ".join("?" * len(values))
 
 
-def rows_by_id(
-    cursor: DuckDBPyConnection, name: str, ids: Sequence[str], hints: Mapping[str, int]
-) -> dict[str, int]:
-    """Return where chunks are stored; ids that are gone are left out.
-
-    Parameters
-    ----------
-    cursor, name
-        The collection.
-    ids
-        Chunk ids.
-    hints
-        Rows where they were last seen; checked, and looked for elsewhere when they moved.
-    """
-    chunks = table(name, "chunks")
-    hinted = [hints[chunk_id] for chunk_id in ids if chunk_id in hints]
-    found: dict[str, int] = {}
-    if hinted:
-        # Row numbers are increasing, so that DuckDB passes over the blocks without a hit.
-        listed = cursor.execute(
-            f"SELECT id, row FROM {chunks} WHERE row IN ({_marks(hinted)})", hinted
-        ).fetchall()
-        found = {str(chunk_id): int(row) for chunk_id, row in listed}
-    missing = [chunk_id for chunk_id in ids if chunk_id not in found]
-    if missing:
-        listed = cursor.execute(
-            f"SELECT id, row FROM {chunks} WHERE id IN ({_marks(missing)})", missing
-        ).fetchall()
-        found.update((str(chunk_id), int(row)) for chunk_id, row in listed)
-    return found
+def _rows_of(cursor: DuckDBPyConnection, name: str, ids: Sequence[str]) -> dict[str, int]:
+    """Return where chunks are stored, by a scan of the ids; those that are gone are left out."""
+    if not ids:
+        return {}
+    listed = cursor.execute(
+        f"SELECT id, row FROM {table(name, 'chunks')} WHERE id IN ({_marks(ids)})", list(ids)
+    ).fetchall()
+    return {str(chunk_id): int(row) for chunk_id, row in listed}
 
 
 def chunks_by_id(
@@ -71,20 +49,36 @@ def chunks_by_id(
     content: str | None,
     hints: Mapping[str, int],
 ) -> dict[str, RetrievalChunk]:
-    """Return stored chunks by id, as :meth:`nbrag.protocols.Collection.chunks`."""
+    """Return stored chunks by id, as :meth:`nbrag.protocols.Collection.chunks`.
+
+    Parameters
+    ----------
+    cursor, name, ids, content
+        What is read.
+    hints
+        Rows where chunks were last seen; where one is not there any more, its id is looked for.
+    """
     wanted = list(dict.fromkeys(ids))
-    rows = rows_by_id(cursor, name, wanted, hints)
-    records = _records(cursor, name, sorted(rows.values()))
-    found = {record["id"]: chunk_from_record(record, content) for record in records}
-    return {chunk_id: found[chunk_id] for chunk_id in wanted if chunk_id in found}
+    hinted = sorted(hints[chunk_id] for chunk_id in wanted if chunk_id in hints)
+    found = {record["id"]: record for record in _records(cursor, name, hinted)}
+    missing = [chunk_id for chunk_id in wanted if chunk_id not in found]
+    rows = sorted(_rows_of(cursor, name, missing).values())
+    found.update((record["id"], record) for record in _records(cursor, name, rows))
+    return {
+        chunk_id: chunk_from_record(found[chunk_id], content)
+        for chunk_id in wanted
+        if chunk_id in found
+    }
 
 
 def _records(cursor: DuckDBPyConnection, name: str, rows: Sequence[int]) -> list[dict[str, Any]]:
     if not rows:
         return []
+    chunks = table(name, "chunks")
+    # By way of the rowid the texts of other rows are not even unpacked.
     cursor.execute(
-        f"SELECT * EXCLUDE (embedding, text_hash) FROM {table(name, 'chunks')}"
-        f" WHERE row IN ({_marks(rows)})",
+        f"SELECT * EXCLUDE (embedding, text_hash) FROM {chunks} WHERE rowid IN"
+        f" (SELECT rowid FROM {chunks} WHERE row IN ({_marks(rows)}))",
         list(rows),
     )
     columns = [str(column[0]) for column in cursor.description or ()]
@@ -127,11 +121,10 @@ def vectors_by_id(
     name: str,
     ids: Sequence[str],
     dimension: int,
-    hints: Mapping[str, int],
 ) -> dict[str, NDArray[np.float32]]:
     """Return stored vectors by chunk id."""
     wanted = list(dict.fromkeys(ids))
-    rows = rows_by_id(cursor, name, wanted, hints)
+    rows = _rows_of(cursor, name, wanted)
     by_row = _vectors(cursor, name, list(rows.values()), dimension)
     return {
         chunk_id: by_row[rows[chunk_id]]
@@ -146,7 +139,8 @@ def _vectors(
     if not rows:
         return {}
     found = cursor.execute(
-        f"SELECT row, embedding FROM {table(name, 'chunks')} WHERE row IN ({_marks(rows)})",
+        f"SELECT row, embedding FROM {table(name, 'chunks')} WHERE rowid IN"
+        f" (SELECT rowid FROM {table(name, 'chunks')} WHERE row IN ({_marks(rows)}))",
         list(rows),
     ).to_arrow_table()
     matrix = matrix_of(found.column("embedding").combine_chunks(), dimension)
