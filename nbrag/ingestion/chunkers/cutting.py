@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from regex import Pattern
 
 __all__ = [
-    "CHARACTERS_PER_TOKEN",
     "CutKind",
     "TokenMap",
     "best_cut",
@@ -24,9 +23,6 @@ __all__ = [
 ]
 
 CutKind = Literal["prose", "lines", "rows", "words"]
-#: Characters that a chunk may have for each token of its limit. English has about 4.5; only text
-#: that a tokenizer swallows whole (a "word" of 200,000 letters is one unknown token) meets it.
-CHARACTERS_PER_TOKEN = 12
 #: Longest text that is tokenized in one call.
 _STRETCH = 200_000
 #: How far behind the limit a grapheme cluster is looked for.

@@ -20,10 +20,13 @@ from nbrag.ingestion.readers.assembly import has_text
 from nbrag.protocols import TokenCounter
 from nbrag.types import Block, Chunk, Document, Span, stable_hash
 
-__all__ = ["Draft", "checked_limits", "fitting", "to_chunks", "with_overlap"]
+__all__ = ["Draft", "Fitted", "Limits", "fitting", "to_chunks", "with_overlap"]
 
 #: Less than this leaves no room for a text beside the special tokens and the context.
 _SMALLEST_LIMIT = 16
+#: Characters that a chunk may have for each token of its limit. English has about 4.5; only text
+#: that a tokenizer swallows whole (a "word" of 200,000 letters is one unknown token) meets it.
+_CHARACTERS_PER_TOKEN = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +45,6 @@ class Draft:
         Where it is cut when it turns out too long.
     run
         Drafts of the same number follow each other without a gap; overlap stays within.
-    core_start
-        Where it began before the overlap was added; None when none was.
     """
 
     start: int
@@ -52,7 +53,6 @@ class Draft:
     heading_path: tuple[str, ...]
     kind: CutKind
     run: int
-    core_start: int | None = None
 
     def embedding_text(self, text: str) -> str:
         """Return the text whose tokens count."""
@@ -60,66 +60,50 @@ class Draft:
         return f"{self.context}\n{content}" if self.context else content
 
 
-def checked_limits(max_tokens: int, overlap_tokens: int) -> None:
-    """Refuse limits that leave no room.
+Fitted = tuple[Draft, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long chunks may be.
+
+    Attributes
+    ----------
+    max_tokens
+        Most tokens of a chunk: special tokens, context and content.
+    overlap_tokens
+        Tokens to repeat from the chunk before.
 
     Raises
     ------
     ConfigurationError
         When ``max_tokens`` is below 16, or the overlap is negative or over half of it.
     """
-    if max_tokens < _SMALLEST_LIMIT:
-        raise ConfigurationError(
-            f"max_tokens={max_tokens} leaves no room for text.",
-            hint=f"at least {_SMALLEST_LIMIT}; 128 to 512 are usual",
-        )
-    if not 0 <= overlap_tokens <= max_tokens // 2:
-        raise ConfigurationError(
-            f"overlap_tokens={overlap_tokens} does not fit max_tokens={max_tokens}.",
-            hint=f"between 0 and half of max_tokens ({max_tokens // 2})",
-        )
 
+    max_tokens: int
+    overlap_tokens: int
 
-def with_overlap(
-    drafts: Sequence[Draft],
-    text: str,
-    tokens: TokenMap,
-    overlap_tokens: int,
-    room: Callable[[str], int],
-) -> list[Draft]:
-    """Let each draft begin with the last tokens of the one before, from a word's beginning on.
+    def __post_init__(self) -> None:
+        """Refuse limits that leave no room."""
+        if self.max_tokens < _SMALLEST_LIMIT:
+            raise ConfigurationError(
+                f"max_tokens={self.max_tokens} leaves no room for text.",
+                hint=f"at least {_SMALLEST_LIMIT}; 128 to 512 are usual",
+            )
+        if not 0 <= self.overlap_tokens <= self.max_tokens // 2:
+            raise ConfigurationError(
+                f"overlap_tokens={self.overlap_tokens} does not fit max_tokens={self.max_tokens}.",
+                hint=f"between 0 and half of max_tokens ({self.max_tokens // 2})",
+            )
 
-    Parameters
-    ----------
-    drafts, text, tokens
-        The drafts in order, the whole text, and where its tokens stand.
-    overlap_tokens
-        How many tokens are wanted; fewer where the draft leaves no room for them.
-    room
-        Gives the tokens that a context leaves to the content.
-    """
-    extended: list[Draft] = []
-    for index, draft in enumerate(drafts):
-        before = drafts[index - 1] if index else None
-        free = room(draft.context) - tokens.count(draft.start, draft.end)
-        wanted = min(overlap_tokens, free)
-        if before is not None and before.run == draft.run and wanted > 0:
-            earliest = max(before.start, tokens.back(draft.start, wanted))
-            start = _word_start(text, earliest, draft.start, before.start)
-            extended.append(replace(draft, start=start, core_start=draft.start))
-        else:
-            extended.append(draft)
-    return extended
+    @property
+    def max_characters(self) -> int:
+        """Most characters of a chunk, whatever its tokens are."""
+        return self.max_tokens * _CHARACTERS_PER_TOKEN
 
-
-def _word_start(text: str, earliest: int, latest: int, before: int) -> int:
-    """Return the first beginning of a word from ``earliest`` on, splitting no cluster."""
-    if earliest > before and not text[earliest - 1].isspace():
-        near = range(earliest, (earliest + latest + 1) // 2)
-        blank = next((i for i in near if text[i].isspace()), None)
-        # A script without spaces, or one long word: a border between clusters will do.
-        earliest = cluster_border(text, before, earliest) if blank is None else blank
-    return trim(text, earliest, latest)[0] if text[earliest:latest].strip() else latest
+    def hold(self, draft: Draft, count: int) -> bool:
+        """Tell whether a draft of ``count`` tokens is within the limits."""
+        return count <= self.max_tokens and draft.end - draft.start <= self.max_characters
 
 
 def fitting(
@@ -127,39 +111,34 @@ def fitting(
     text: str,
     tokens: TokenMap,
     counter: TokenCounter,
-    *,
-    max_tokens: int,
-    max_characters: int,
-) -> list[tuple[Draft, int]]:
-    """Return the drafts with their exact token counts, none over ``max_tokens``.
+    limits: Limits,
+) -> list[Fitted]:
+    """Return the drafts with their exact token counts, in order, none over the limits.
 
     A tokenizer may count a stretch on its own differently than within the whole text; a draft
-    that turns out too long loses its overlap, then is cut again with a smaller budget.
+    that turns out too long is cut again with a smaller budget.
 
     Raises
     ------
     ConfigurationError
         When a single character with its context is over the limit.
     """
-    done: list[tuple[Draft, int]] = []
-    pending = [draft for draft in drafts if has_text(text[draft.start : draft.end])]
-    while pending:
+    done: list[Fitted] = []
+    pending = list(drafts)
+    while pending := [d for d in pending if has_text(text[d.start : d.end])]:
         counts = counter.count_tokens([draft.embedding_text(text) for draft in pending])
         again: list[Draft] = []
         for draft, count in zip(pending, counts, strict=True):
-            if count <= max_tokens and draft.end - draft.start <= max_characters:
+            if limits.hold(draft, count):
                 done.append((draft, count))
             else:
-                again += _smaller(draft, text, tokens, max(1, count - max_tokens), max_characters)
-        pending = [draft for draft in again if has_text(text[draft.start : draft.end])]
-    return sorted(done, key=lambda pair: (pair[0].core_start or pair[0].start, pair[0].end))
+                excess = max(1, count - limits.max_tokens)
+                again += _smaller(draft, text, tokens, excess, limits)
+        pending = again
+    return sorted(done, key=lambda pair: pair[0].start)
 
 
-def _smaller(
-    draft: Draft, text: str, tokens: TokenMap, excess: int, max_characters: int
-) -> list[Draft]:
-    if draft.core_start is not None:
-        return [replace(draft, start=draft.core_start, core_start=None)]
+def _smaller(draft: Draft, text: str, tokens: TokenMap, excess: int, limits: Limits) -> list[Draft]:
     start, end = draft.start, draft.end
     if end - start == 1:
         raise ConfigurationError(
@@ -175,7 +154,7 @@ def _smaller(
         tokens,
         kind=draft.kind,
         budgets=(budget, budget),
-        max_characters=max_characters,
+        max_characters=limits.max_characters,
     )
     if len(pieces) == 1:
         # A single cluster, or token positions that don't tell where to cut: halve it.
@@ -184,7 +163,58 @@ def _smaller(
     return [replace(draft, start=first, end=last) for first, last in pieces if first < last]
 
 
-def to_chunks(document: Document, fitted: Sequence[tuple[Draft, int]]) -> list[Chunk]:
+def with_overlap(
+    fitted: Sequence[Fitted],
+    text: str,
+    tokens: TokenMap,
+    counter: TokenCounter,
+    limits: Limits,
+    *,
+    room: Callable[[str], int],
+) -> list[Fitted]:
+    """Let each draft begin with the last tokens of the one before, from a word's beginning on.
+
+    Parameters
+    ----------
+    fitted, text, tokens
+        The drafts in order, the whole text, and where its tokens stand.
+    counter
+        Counts the longer drafts exactly; one that would be too long keeps its old beginning.
+    limits
+        How many tokens are wanted; fewer where the draft leaves no room for them.
+    room
+        Gives the tokens that a context leaves to the content.
+    """
+    if not limits.overlap_tokens:
+        return list(fitted)
+    longer: dict[int, Draft] = {}
+    for index in range(1, len(fitted)):
+        before, draft = fitted[index - 1][0], fitted[index][0]
+        free = room(draft.context) - tokens.count(draft.start, draft.end)
+        wanted = min(limits.overlap_tokens, free)
+        if before.run == draft.run and wanted > 0:
+            earliest = max(before.start, tokens.back(draft.start, wanted))
+            start = _word_start(text, earliest, draft.start, before.start)
+            longer[index] = replace(draft, start=start)
+    counts = counter.count_tokens([draft.embedding_text(text) for draft in longer.values()])
+    result = list(fitted)
+    for (index, draft), count in zip(longer.items(), counts, strict=True):
+        if limits.hold(draft, count):
+            result[index] = (draft, count)
+    return result
+
+
+def _word_start(text: str, earliest: int, latest: int, before: int) -> int:
+    """Return the first beginning of a word from ``earliest`` on, splitting no cluster."""
+    if earliest > before and not text[earliest - 1].isspace():
+        near = range(earliest, (earliest + latest + 1) // 2)
+        # In a script without spaces, or within one long word, any border will do.
+        earliest = next((i for i in near if text[i].isspace()), earliest)
+    earliest = cluster_border(text, before, earliest)
+    return trim(text, earliest, latest)[0] if text[earliest:latest].strip() else latest
+
+
+def to_chunks(document: Document, fitted: Sequence[Fitted]) -> list[Chunk]:
     """Return the chunks with their identities.
 
     An id is a hash of the URI, the embedded text and a number among equal ones, so that it does

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nbrag.ingestion.chunkers.cutting import CHARACTERS_PER_TOKEN, TokenMap, cut_stretch
+from nbrag.ingestion.chunkers.cutting import TokenMap, cut_stretch
 from nbrag.ingestion.chunkers.drafts import (
     Draft,
-    checked_limits,
+    Limits,
     fitting,
     to_chunks,
     with_overlap,
@@ -42,15 +42,16 @@ class FixedChunker:
     def __init__(
         self, counter: TokenCounter, max_tokens: int = 256, overlap_tokens: int = 0
     ) -> None:
-        checked_limits(max_tokens, overlap_tokens)
+        self._limits = Limits(max_tokens, overlap_tokens)
         self._counter = counter
-        self._max_tokens = max_tokens
-        self._overlap = overlap_tokens
 
     @property
     def settings(self) -> dict[str, int]:
         """What decides about the chunks, for telling whether a document must be cut again."""
-        return {"max_tokens": self._max_tokens, "overlap_tokens": self._overlap}
+        return {
+            "max_tokens": self._limits.max_tokens,
+            "overlap_tokens": self._limits.overlap_tokens,
+        }
 
     def chunk(self, document: Document) -> list[Chunk]:
         """Return the chunks in order; a document without visible text has none."""
@@ -61,9 +62,8 @@ class FixedChunker:
         text = document.text
         tokens = TokenMap(self._counter, text)
         special = self._counter.count_tokens([""])[0]
-        room = max(1, self._max_tokens - special)
-        budget = max(1, room - self._overlap)
-        max_characters = self._max_tokens * CHARACTERS_PER_TOKEN
+        room = max(1, self._limits.max_tokens - special)
+        budget = max(1, room - self._limits.overlap_tokens)
         pieces = cut_stretch(
             text,
             blocks[0].start,
@@ -71,15 +71,11 @@ class FixedChunker:
             tokens,
             kind="words",
             budgets=(budget, budget),
-            max_characters=max_characters,
+            max_characters=self._limits.max_characters,
         )
         drafts = [Draft(start, end, "", (), "words", 0) for start, end in pieces]
-        fitted = fitting(
-            with_overlap(drafts, text, tokens, self._overlap, lambda _: room),
-            text,
-            tokens,
-            self._counter,
-            max_tokens=self._max_tokens,
-            max_characters=max_characters,
+        fitted = fitting(drafts, text, tokens, self._counter, self._limits)
+        overlapping = with_overlap(
+            fitted, text, tokens, self._counter, self._limits, room=lambda _: room
         )
-        return to_chunks(document, fitted)
+        return to_chunks(document, overlapping)

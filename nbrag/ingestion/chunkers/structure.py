@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from nbrag.errors import ConfigurationError
 from nbrag.ingestion.chunkers.context import ContextBuilder, SectionContext
 from nbrag.ingestion.chunkers.cutting import (
-    CHARACTERS_PER_TOKEN,
     CutKind,
     TokenMap,
     cut_stretch,
@@ -16,7 +15,7 @@ from nbrag.ingestion.chunkers.cutting import (
 )
 from nbrag.ingestion.chunkers.drafts import (
     Draft,
-    checked_limits,
+    Limits,
     fitting,
     to_chunks,
     with_overlap,
@@ -79,7 +78,7 @@ class StructureChunker:
         min_tokens: int | None = None,
         include_context: bool = True,
     ) -> None:
-        checked_limits(max_tokens, overlap_tokens)
+        self._limits = Limits(max_tokens, overlap_tokens)
         least = min(32, max_tokens // 8) if min_tokens is None else min_tokens
         if not 0 <= least <= max_tokens // 4:
             raise ConfigurationError(
@@ -87,8 +86,6 @@ class StructureChunker:
                 hint=f"between 0 and a quarter of max_tokens ({max_tokens // 4})",
             )
         self._counter = counter
-        self._max_tokens = max_tokens
-        self._overlap = overlap_tokens
         self._min_tokens = least
         self._include_context = include_context
 
@@ -96,8 +93,8 @@ class StructureChunker:
     def settings(self) -> dict[str, int | bool]:
         """What decides about the chunks, for telling whether a document must be cut again."""
         return {
-            "max_tokens": self._max_tokens,
-            "overlap_tokens": self._overlap,
+            "max_tokens": self._limits.max_tokens,
+            "overlap_tokens": self._limits.overlap_tokens,
             "min_tokens": self._min_tokens,
             "include_context": self._include_context,
         }
@@ -107,19 +104,15 @@ class StructureChunker:
         if not document.blocks:
             document = replace(document, blocks=tuple(paragraph_blocks(document.text)))
         tokens = TokenMap(self._counter, document.text)
-        contexts = ContextBuilder(self._counter, self._max_tokens, document.title)
+        contexts = ContextBuilder(self._counter, self._limits.max_tokens, document.title)
         sections = self._sections(document, contexts)
-        packer = _Packer(document.text, tokens, contexts, self)
+        packer = _Packer(document.text, tokens, contexts, self._limits, self._min_tokens)
         drafts = [draft for section in sections for draft in packer.pack(section)]
-        fitted = fitting(
-            with_overlap(drafts, document.text, tokens, self._overlap, contexts.room),
-            document.text,
-            tokens,
-            self._counter,
-            max_tokens=self._max_tokens,
-            max_characters=self._max_tokens * CHARACTERS_PER_TOKEN,
+        fitted = fitting(drafts, document.text, tokens, self._counter, self._limits)
+        overlapping = with_overlap(
+            fitted, document.text, tokens, self._counter, self._limits, room=contexts.room
         )
-        return to_chunks(document, fitted)
+        return to_chunks(document, overlapping)
 
     def _sections(self, document: Document, contexts: ContextBuilder) -> list[_Section]:
         """Return the sections; headings that no context shows are put into the bodies."""
@@ -156,14 +149,18 @@ class _Packer:
     """Joins and cuts the blocks of one section after the other."""
 
     def __init__(
-        self, text: str, tokens: TokenMap, contexts: ContextBuilder, chunker: StructureChunker
+        self,
+        text: str,
+        tokens: TokenMap,
+        contexts: ContextBuilder,
+        limits: Limits,
+        min_tokens: int,
     ) -> None:
         self._text = text
         self._tokens = tokens
         self._contexts = contexts
-        self._overlap = chunker._overlap  # noqa: SLF001 - a part of the chunker
-        self._min_tokens = chunker._min_tokens  # noqa: SLF001
-        self._max_characters = chunker._max_tokens * CHARACTERS_PER_TOKEN  # noqa: SLF001
+        self._limits = limits
+        self._min_tokens = min_tokens
         self._run = 0
 
     def pack(self, section: _Section) -> list[Draft]:
@@ -201,10 +198,10 @@ class _Packer:
 
     def _room(self, context: str) -> int:
         room = self._contexts.room(context)
-        return room - min(self._overlap, room // 2)
+        return room - min(self._limits.overlap_tokens, room // 2)
 
     def _fits(self, draft: Draft) -> bool:
-        return draft.end - draft.start <= self._max_characters and self._tokens.count(
+        return draft.end - draft.start <= self._limits.max_characters and self._tokens.count(
             draft.start, draft.end
         ) <= self._room(draft.context)
 
@@ -228,7 +225,7 @@ class _Packer:
             self._tokens,
             kind=draft.kind,
             budgets=(self._room(draft.context), self._room(later)),
-            max_characters=self._max_characters,
+            max_characters=self._limits.max_characters,
             min_tokens=self._min_tokens,
         )
         return [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +12,9 @@ __all__ = ["FrontMatter", "split_front_matter"]
 _YAML = re.compile(r"---[ \t]*\n(?P<body>.*?\n)?(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
 _TOML = re.compile(r"\+\+\+[ \t]*\n(?P<body>.*?\n)?\+\+\+[ \t]*(?:\n|\Z)", re.DOTALL)
 _LARGEST = 100_000
+#: The parser's time grows with the square of the depth; nobody nests fields this deep.
+_DEEPEST = 50
+_DEEP_LINE = re.compile(r"(?:[-?:] +){50}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,8 @@ def _parse_yaml(body: str) -> dict[str, Any] | str | None:
 
     if len(body) > _LARGEST:
         return None
+    if _DEEP_LINE.search(body) or _bracket_depth(body) > _DEEPEST:
+        return "it is nested too deeply"
     try:
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(body, yaml.SafeLoader)):
             # Aliases can make a few lines grow without bound.
@@ -70,6 +76,11 @@ def _parse_yaml(body: str) -> dict[str, Any] | str | None:
     if loaded is None:
         return {}
     return {str(key): value for key, value in loaded.items()} if isinstance(loaded, dict) else None
+
+
+def _bracket_depth(body: str) -> int:
+    steps = (1 if bracket in "[{" else -1 for bracket in re.findall(r"[\[\]{}]", body))
+    return max(itertools.accumulate(steps), default=0)
 
 
 def _parse_toml(body: str) -> dict[str, Any] | str:
