@@ -60,7 +60,7 @@ class MagicParser(MagicArgumentParser):
         """Raise for an option that there is not."""
         hint = did_you_mean(word, self._option_string_actions, what="options")
         if free_text:
-            hint += "; write -- before a question that starts with a dash"
+            hint += f"{'' if hint.endswith('?') else ';'} write -- before a question with a dash"
         raise MagicUsageError(f"%{self.prog} has no option {word}.", hint=hint)
 
 

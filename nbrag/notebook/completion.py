@@ -37,6 +37,7 @@ _NAMES = {
     "pipeline": "pipelines",
     "pipelines": "pipelines",
     "metrics": "metrics",
+    "stage": "stages",
 }
 
 
@@ -157,6 +158,9 @@ def _line(magic: str, rest: str, session: NotebookSession) -> Iterable[tuple[str
         return _values(parser, option, session)
     if question or earlier.rstrip().endswith(" --"):
         return []
+    option, equals, _ = word.partition("=")
+    if equals and option in parser.actions():
+        return _values(parser, option, session)
     if word.startswith("-"):
         used = {name for name, _ in words}
         return [(name, "option") for name in sorted(parser.actions()) if name not in used]
@@ -185,9 +189,13 @@ def _values(parser: MagicParser, option: str, session: NotebookSession) -> list[
 
 
 def _named(what: str, session: NotebookSession) -> list[tuple[str, str]]:
-    """Return names of collections or pipelines, or metrics."""
+    """Return names of collections, pipelines, metrics, or stages of the last search."""
     if what == "metrics":
         return [(name, "value") for name in _METRICS]
+    if what == "stages":
+        trace = getattr(session.last_results, "trace", None)
+        names = [] if trace is None else [record.stage for record in trace.stages]
+        return [(name, "value") for name in dict.fromkeys(names)]
     workspace = session.opened
     if workspace is None:
         return []

@@ -287,7 +287,9 @@ def _read(name: str, value: Any, source: str, folder: Path) -> SettingValue:
         shown = masked(str(value))
         raise ConfigurationError(
             f"setting '{name}'{place}: '{shown}' is not {error}.",
-            hint=did_you_mean(str(value), setting.choices) if setting.choices else "",
+            hint=did_you_mean(str(value), setting.choices, what="values")
+            if setting.choices
+            else f"%rag_config --reset {name} brings the default back",
         ) from None
 
 

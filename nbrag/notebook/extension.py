@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from nbrag.notebook import questions
 from nbrag.notebook.completion import CompletionMatcher
 from nbrag.notebook.magics import RagMagics
 from nbrag.notebook.session import forget_session, session_of
@@ -19,6 +20,7 @@ def load(shell: Any) -> None:
     assert session is not None  # noqa: S101 - just created
     shell.register_magics(RagMagics(shell, session))
     shell.Completer.custom_matchers.append(CompletionMatcher(session).matcher)
+    questions.install(shell.input_transformer_manager)
 
 
 def unload(shell: Any) -> None:
@@ -37,4 +39,5 @@ def unload(shell: Any) -> None:
         for matcher in shell.Completer.custom_matchers
         if not isinstance(getattr(matcher, "__self__", None), CompletionMatcher)
     ]
+    questions.remove(shell.input_transformer_manager)
     forget_session(shell)

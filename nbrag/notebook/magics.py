@@ -122,7 +122,7 @@ class RagMagics(Magics):
             )
         spec = _body_spec(call, "ingestion", name, sources=options.sources or ())
         sources = look_up(options.from_var, call.namespace) if options.from_var else options.sources
-        with Progress(self.shell, name) as progress:
+        with Progress(self.shell) as progress:
 
             def show(state: IngestionProgress) -> None:
                 progress.update(
@@ -137,8 +137,7 @@ class RagMagics(Magics):
                 text_column=options.text_column,
                 progress=show,
             )
-            done = f"{name}: {len(report)} of {len(report)} documents, {report.chunks} chunks"
-            progress.finish(report.summary if options.quiet else done)
+            progress.finish(report, summary=report.summary if options.quiet else None)
         return report
 
     @no_var_expand
@@ -232,7 +231,7 @@ class RagMagics(Magics):
         given = [part for word in options.metrics or () for part in word.split(",") if part]
         baseline = workspace.pipeline_spec(options.pipelines[0])
         label = ", ".join(options.pipelines)
-        with Progress(self.shell, label) as progress:
+        with Progress(self.shell) as progress:
             report = workspace.evaluate(
                 options.pipelines,
                 _cases(options.cases, call),
@@ -244,7 +243,7 @@ class RagMagics(Magics):
                     f"{label}: {done} of {total} questions", done, total
                 ),
             )
-            progress.finish(f"{label}: measured")
+            progress.finish(report, summary=f"{label}: measured" if options.quiet else None)
         return report
 
     @no_var_expand
@@ -252,13 +251,14 @@ class RagMagics(Magics):
     @line_magic
     @magic_options
     @argument("result", nargs="?", metavar="RESULT", help="By default the last search.")
+    @argument("--stage", metavar="NAME", help="This stage alone.")
     @common_options
     @adapter()
     def rag_trace(self, call: Call) -> Trace:
         """Show what each stage of a search did.
 
         %rag_trace
-        %rag_trace found
+        %rag_trace found --stage keyword
         """
         name = call.options.result
         results = look_up(name, call.namespace) if name else self.session.last_results
@@ -273,7 +273,7 @@ class RagMagics(Magics):
                 f"%rag_trace: a {kind} without a trace can't be shown.",
                 hint="give the result of a search: %rag_search -o found ...",
             )
-        return trace
+        return trace if call.options.stage is None else _one_stage(trace, call.options.stage)
 
 
 def _setting_lines(body: str) -> list[str]:
@@ -338,6 +338,20 @@ def _cases(name: str, call: Call) -> Any:
     if not Path(name).exists() and name.isidentifier() and name in call.namespace:
         return call.namespace[name]
     return name
+
+
+def _one_stage(trace: Trace, name: str) -> Trace:
+    """Return the trace of one stage alone."""
+    from dataclasses import replace
+
+    kept = [record for record in trace.stages if record.stage == name]
+    if not kept:
+        known = {record.stage for record in trace.stages}
+        raise MagicUsageError(
+            f"%rag_trace: the search had no stage '{name}'.",
+            hint=did_you_mean(name, known, what="stages"),
+        )
+    return replace(trace, stages=kept)
 
 
 def _ingest_line(name: str, state: IngestionProgress) -> str:

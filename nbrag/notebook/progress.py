@@ -1,4 +1,4 @@
-"""Progress of a long magic: one output, updated in place, whose final state is the summary.
+"""Progress of a long magic: one output, updated in place, whose final state is the result.
 
 In a notebook it is one display handle; in a terminal one line that is written over; elsewhere
 (a pipe, a log) nothing.
@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from nbrag.rendering import Rendering, clip, plain
 
-__all__ = ["Progress", "ProgressState"]
+__all__ = ["Progress", "ProgressState", "show_no_more"]
 
 _WIDTH = 100
 
@@ -66,13 +66,11 @@ class Progress:
     ----------
     shell
         The IPython shell, which decides how progress is shown; None outside of one.
-    label
-        What is being done, for the message when it is stopped.
     """
 
-    def __init__(self, shell: Any, label: str) -> None:
+    def __init__(self, shell: Any) -> None:
+        self._shell = shell
         self._in_kernel = getattr(shell, "kernel", None) is not None
-        self._label = label
         self._handle: Any = None
         self._shown: ProgressState | None = None
         self._on_line = False
@@ -81,10 +79,22 @@ class Progress:
         """Show a state of the work."""
         self._show(ProgressState(text, done, total))
 
-    def finish(self, text: str) -> None:
-        """Show the summary, which stays."""
-        self._show(ProgressState(text))
-        self._end_line()
+    def finish(self, result: Any, *, summary: str | None = None) -> None:
+        """Let the result take the place of the progress, so that the cell has one output.
+
+        Parameters
+        ----------
+        result
+            What the magic returns; IPython does not show it a second time.
+        summary
+            A line to be left instead, for a magic that returns nothing.
+        """
+        if summary is not None:
+            self._show(ProgressState(summary))
+        elif self._handle is not None:
+            self._handle.update(result)
+            show_no_more(self._shell, result)
+        self._end_line(keep=summary is not None)
 
     def _show(self, state: ProgressState) -> None:
         if state == self._shown:
@@ -103,9 +113,9 @@ class Progress:
             sys.stderr.flush()
             self._on_line = True
 
-    def _end_line(self) -> None:
+    def _end_line(self, *, keep: bool) -> None:
         if self._on_line:
-            sys.stderr.write("\n")
+            sys.stderr.write("\n" if keep else "\r\x1b[K")
             sys.stderr.flush()
             self._on_line = False
 
@@ -122,5 +132,36 @@ class Progress:
         """Say that the work was stopped, where it was."""
         if kind is not None and self._shown is not None and self._shown.done is not None:
             how = "interrupted" if issubclass(kind, KeyboardInterrupt) else "stopped"
-            self._show(ProgressState(f"{self._label}: {how} after {self._shown.text}"))
-        self._end_line()
+            self._show(ProgressState(f"{self._shown.text}; {how}"))
+        self._end_line(keep=True)
+
+
+def show_no_more(shell: Any, result: Any) -> None:
+    """Keep IPython from showing an object that the running cell shows already.
+
+    ``_`` and ``Out`` hold it all the same, and later cells show it as ever.
+
+    Parameters
+    ----------
+    shell
+        The IPython shell.
+    result
+        The object.
+    """
+    formatter = shell.display_formatter.ipython_display_formatter
+    kind = type(result)
+
+    def forget() -> None:
+        if formatter.type_printers.get(kind) is skip:
+            formatter.pop(kind)
+        if forget in shell.events.callbacks["post_execute"]:
+            shell.events.unregister("post_execute", forget)
+
+    def skip(value: Any) -> None:
+        if value is not result:
+            # To IPython: this printer does not apply, go on to the next.
+            raise NotImplementedError
+        forget()
+
+    formatter.for_type(kind, skip)
+    shell.events.register("post_execute", forget)

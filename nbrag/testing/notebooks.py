@@ -175,6 +175,9 @@ def _execute(
             start_timeout=_STARTUP,
             timeout_func=seconds_for,
             kernel_manager_class=OwnEnvironment,
+            # The interpreter that runs the test, whatever kernel the author had.
+            kernel_name="python3",
+            language="python",
         )
     except PapermillExecutionError as error:
         found = _failures(_read(output))
