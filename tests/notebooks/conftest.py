@@ -22,8 +22,7 @@ def shown_text() -> Callable[[Any], str]:
     def text(notebook: Any) -> str:
         outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
         parts = [
-            output.get("text") or output.get("data", {}).get("text/plain", "")
-            for output in outputs
+            output.get("text") or output.get("data", {}).get("text/plain", "") for output in outputs
         ]
         return "\n".join(parts)
 
