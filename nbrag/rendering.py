@@ -10,9 +10,9 @@ from __future__ import annotations
 import html
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-__all__ = ["Cell", "Rendering", "clip", "format_number", "plain", "render_table"]
+__all__ = ["Cell", "Rendering", "clip", "clip_start", "format_number", "plain", "render_table"]
 
 Cell = str | int | float | bool | None
 Rendering = dict[str, str]
@@ -38,6 +38,14 @@ def clip(text: str, width: int) -> str:
     if len(line) <= width and not start[width * 4 :].strip():
         return line
     return line[: max(width - 1, 0)].rstrip() + "…"
+
+
+def clip_start(text: str, width: int) -> str:
+    """Return the text on one line, its beginning cut: of a path, the file name matters most."""
+    line = " ".join(text[-width * 4 :].split())
+    if len(line) <= width and len(text) <= width * 4:
+        return line
+    return "…" + line[len(line) - max(width - 1, 0) :].lstrip()
 
 
 def plain(value: Cell) -> str:
@@ -86,6 +94,7 @@ def render_table(
     details: Sequence[str] | None = None,
     notes: Sequence[str] = (),
     width: int = 60,
+    paths: Collection[str] = (),
 ) -> Rendering:
     """Return one table in ``text/plain``, ``text/markdown`` and ``text/html``.
 
@@ -104,6 +113,8 @@ def render_table(
         Warnings and remarks below the table.
     width
         Most characters of one cell in plain text and Markdown.
+    paths
+        Columns that hold paths: these are cut at the beginning.
     """
     numeric = [
         bool(rows)
@@ -111,7 +122,10 @@ def render_table(
         and any(row[i] is not None for row in rows)
         for i in range(len(columns))
     ]
-    cells = [[clip(plain(cell), width) for cell in row] for row in rows]
+    clips = [clip_start if name in paths else clip for name in columns]
+    cells = [
+        [cut(plain(cell), width) for cut, cell in zip(clips, row, strict=True)] for row in rows
+    ]
     return {
         "text/plain": _text(caption, columns, cells, numeric, notes),
         "text/markdown": _markdown(caption, columns, cells, notes),

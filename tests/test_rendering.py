@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nbrag.rendering import clip, format_number, plain, render_table
+from nbrag.rendering import clip, clip_start, format_number, plain, render_table
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -124,9 +124,16 @@ def test_clip_says_that_something_is_missing():
     assert clip("abc   ", 3) == "abc"
 
 
-@given(text=TEXTS, width=st.integers(1, 80))
-def test_clip_keeps_one_line_within_the_width(text, width):
-    clipped = clip(text, width)
+def test_paths_keep_their_end():
+    assert clip_start("handbook/operations/backup.md", 12) == "…s/backup.md"
+    assert clip_start("backup.md", 12) == "backup.md"
+    table = render_table("c", ["a", "b"], [["x/" * 20 + "end.md"] * 2], width=10, paths=["a"])
+    assert table["text/plain"].split("\n")[-1] == "…/x/end.md  x/x/x/x/x…"
+
+
+@given(text=TEXTS, width=st.integers(1, 80), cut=st.sampled_from([clip, clip_start]))
+def test_clip_keeps_one_line_within_the_width(text, width, cut):
+    clipped = cut(text, width)
     assert len(clipped) <= width
     assert clipped.splitlines() in ([], [clipped])
 

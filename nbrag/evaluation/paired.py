@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -150,7 +151,11 @@ class PoorQuestions(Sequence[PoorQuestion]):
         return [asdict(row) for row in self.rows]
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Rendering:  # noqa: ARG002
-        """Return a row per question; wanted documents carry the rank at which they came."""
+        """Return a row per question; wanted documents carry the rank at which they came.
+
+        Folders that all documents share are left out.
+        """
+        shared = _shared_folders([d for row in self.rows for d in (*row.found, *row.wanted)])
         return render_table(
             f"{self.pipeline}: questions with the lowest {self.metric}",
             ["id", self.metric, "question", "wanted", "found"],
@@ -159,8 +164,8 @@ class PoorQuestions(Sequence[PoorQuestion]):
                     row.query_id,
                     row.value,
                     row.question,
-                    ", ".join(_ranked(document, row.found) for document in row.wanted),
-                    ", ".join(row.found[:_SHOWN_FOUND]) or "nothing",
+                    ", ".join(_ranked(document, row.found)[shared:] for document in row.wanted),
+                    ", ".join(d[shared:] for d in row.found[:_SHOWN_FOUND]) or "nothing",
                 ]
                 for row in self.rows
             ],
@@ -175,6 +180,12 @@ class PoorQuestions(Sequence[PoorQuestion]):
 def _interval(low: float, high: float) -> str:
     """Return an interval with signs, for display."""
     return f"[{low:+.3f}, {high:+.3f}]"
+
+
+def _shared_folders(documents: Sequence[str]) -> int:
+    """Return how many characters of folders all URIs begin with."""
+    common = os.path.commonprefix(list(documents))  # noqa: RUF071 - URLs are no paths
+    return common.rfind("/") + 1
 
 
 def _ranked(document: str, found: Sequence[str]) -> str:

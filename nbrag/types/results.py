@@ -174,6 +174,7 @@ class RetrievalResults(Sequence[RetrievalChunk]):
             rows,
             details=[chunk.content for chunk in self.chunks],
             notes=notes,
+            paths=["source"],
         )
 
     def to_dicts(self) -> list[dict[str, Any]]:

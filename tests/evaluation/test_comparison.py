@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from nbrag.errors import ConfigurationError
 from nbrag.evaluation import EvaluationReport
+from nbrag.evaluation.paired import PoorQuestion, PoorQuestions
 
 VECTOR = {"1": 0.0, "2": 0.5, "3": 0.5, "4": 1.0}
 HYBRID = {"1": 1.0, "2": 0.5, "3": 1.0, "4": 0.5}
@@ -96,6 +97,12 @@ def test_the_poorest_questions_with_what_was_found_and_wanted():
     assert "a.md (rank 2), b.md (not found)" in text
     assert report().worst()[0].query_id == "1"
     assert len(report().worst("hybrid", n=0)) == 0
+
+
+def test_folders_that_all_documents_share_are_not_repeated():
+    rows = (PoorQuestion("1", "q", "MRR", 0.0, ("h/ops/a.md", "h/b.md"), ("h/ops/a.md",)),)
+    text = PoorQuestions("p", "MRR", rows)._repr_mimebundle_()["text/plain"]
+    assert text.endswith("  ops/a.md (rank 1)  ops/a.md, b.md")
 
 
 def test_an_unknown_pipeline_gets_a_hint():
