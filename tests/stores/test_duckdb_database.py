@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import subprocess
 import threading
 import time
@@ -311,6 +312,24 @@ async def test_failing_work_is_rolled_back() -> None:
             database.execute("SELECT * FROM docs.extra")
         with pytest.raises(StoreError, match="syntax"):
             database.execute("SELEC 1")
+
+
+def test_control_c_interrupts_and_rolls_back() -> None:
+    with DuckDBDatabase() as database:
+        create_collection(database, "docs", IDENTITY)
+
+        def work(cursor: duckdb.DuckDBPyConnection) -> None:
+            cursor.execute("CREATE TABLE docs.extra AS SELECT 1")
+            press.start()
+            cursor.execute("SELECT sum(a.range * b.range) FROM range(1000000) a, range(1000000) b")
+
+        press = threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT])
+        before = time.perf_counter()
+        with pytest.raises(KeyboardInterrupt):
+            database.run_sync(work, write=True)
+        assert time.perf_counter() - before < 10
+        with pytest.raises(StoreError, match="extra"):
+            database.execute("SELECT * FROM docs.extra")
 
 
 def test_relations_for_a_persons_own_sql() -> None:

@@ -238,6 +238,8 @@ def _roll_back(cursor: DuckDBPyConnection) -> None:
     import duckdb
 
     try:
+        # After Ctrl-C the statement still runs, and the rollback would wait for its end.
+        cursor.interrupt()
         cursor.rollback()
     except duckdb.Error as error:
         # After a failed commit there is nothing left to undo; anything else is told.

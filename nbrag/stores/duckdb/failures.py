@@ -42,6 +42,11 @@ def translated(path: str) -> Iterator[None]:
         raise storage_failure(path, error) from error
     except OSError as error:
         raise storage_failure(path, error) from error
+    except RuntimeError as error:
+        if str(error) == "Query interrupted":
+            # What DuckDB makes of Ctrl-C in the main thread.
+            raise KeyboardInterrupt from None
+        raise
 
 
 def storage_failure(path: str, error: Exception) -> StoreError:
