@@ -16,7 +16,7 @@ from nbrag.notebook.arguments import MagicParser, argument, identifier, split_li
 from nbrag.notebook.expansion import expand, expand_body
 from nbrag.notebook.session import NotebookSession
 
-__all__ = ["Call", "adapter", "common_options"]
+__all__ = ["Call", "adapter", "common_options", "read_call"]
 
 
 class _Host(Protocol):

@@ -6,6 +6,7 @@ once something stands after the name; ``%rag_search?`` still shows the help.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from tokenize import TokenInfo
@@ -46,7 +47,7 @@ class QuestionAssignment(MagicAssign):
         """Return the first such line of a cell."""
         for line in tokens_by_line:
             first = _first(line)
-            for before, token in zip(line, line[1:], strict=False):
+            for before, token in itertools.pairwise(line):
                 if first is not None and before.string == "=" and _is_call(token):
                     same_line = first.start[0] == token.start[0]
                     column = first.start[1] if same_line else 0

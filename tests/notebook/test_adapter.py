@@ -13,9 +13,13 @@ from nbrag.notebook.arguments import argument, magic_options
 from nbrag.notebook.session import NotebookSession
 
 
+def raise_group() -> None:
+    raise ExceptionGroup("several", [ValueError("inner")])
+
+
 def chained() -> None:
     try:
-        raise ExceptionGroup("several", [ValueError("inner")])
+        raise_group()
     except ExceptionGroup as group:
         raise QueryError("outer.", hint="do this") from group
 
