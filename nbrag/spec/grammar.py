@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from nbrag.errors import SpecificationError
 
-__all__ = ["RawStage", "format_stage", "format_value", "parse_stages"]
+__all__ = ["RawStage", "format_stage", "format_stages", "format_value", "parse_stages"]
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _KEY = re.compile(r"([A-Za-z][A-Za-z0-9_-]*)\s*=\s*")

@@ -25,7 +25,7 @@ from nbrag.spec.stages import (
     stage_definition,
 )
 
-__all__ = ["PipelineSpec", "StageSpec"]
+__all__ = ["PipelineSpec", "StageSpec", "make_stage"]
 
 _MAGICS: dict[str, PipelineKind] = {"rag_pipeline": "retrieval", "rag_ingest": "ingestion"}
 _FORMAT_VERSION = 1
