@@ -26,8 +26,8 @@ DISTRIBUTIONS = {
 }
 #: Imported only for objects that the user made with that package: never needed otherwise.
 GUESTS = frozenset({"pandas", "polars", "google"})
-#: Come with litellm, whose failures the tests imitate; or are skipped where they are missing.
-TEST_GUESTS = GUESTS | {"httpx"}
+#: Comes with litellm, whose failures the tests imitate.
+TEST_GUESTS = frozenset({"httpx"})
 #: Called by IPython, not by users.
 HOOKS = frozenset({"load_ipython_extension", "unload_ipython_extension"})
 LONGEST = 500
@@ -123,12 +123,22 @@ def third_party_imports(source: str) -> set[str]:
             tops.update(alias.name.split(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             tops.add(node.module.split(".")[0])
-    return tops - sys.stdlib_module_names - {"nbrag"}
+        elif (
+            isinstance(node, ast.Call)
+            and getattr(node.func, "attr", "") == "importorskip"
+            and isinstance(node.args[0], ast.Constant)
+        ):
+            # What a test is skipped without, the test run must have.
+            tops.add(str(node.args[0].value).split(".")[0])
+    return tops - sys.stdlib_module_names - {"nbrag", "tests"}
 
 
 def test_third_party_imports_are_seen_wherever_they_stand() -> None:
-    source = "import os, numpy as np\ndef f():\n    from lxml import etree\n    import nbrag.types"
-    assert third_party_imports(source) == {"numpy", "lxml"}
+    source = (
+        "import os, numpy as np\ndef f():\n    from lxml import etree\n    import nbrag.types\n"
+        "pytest.importorskip('yaml.nodes')"
+    )
+    assert third_party_imports(source) == {"numpy", "lxml", "yaml"}
 
 
 def test_a_hint_to_install_an_extra_names_one_that_exists(
