@@ -13,6 +13,8 @@ __all__ = ["Segment", "merge_segments"]
 
 _Integers = NDArray[np.int32]
 _MOST_COUNTED = np.iinfo(np.uint16).max
+#: Row numbers per document up to which a mask is made by flags.
+_MOST_SPREAD = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,11 +53,11 @@ class Segment:
     @classmethod
     def empty(cls) -> Self:
         """Return a segment of nothing."""
-        nothing = np.empty(0, np.int64)
-        return cls.build(nothing, nothing, nothing.astype(np.int32))
+        nothing = np.empty(0, np.int32)
+        return cls.build(nothing.astype(np.int64), nothing, nothing)
 
     @classmethod
-    def build(cls, rows: NDArray[np.int64], terms: NDArray[np.int64], lengths: _Integers) -> Self:
+    def build(cls, rows: NDArray[np.int64], terms: _Integers, lengths: _Integers) -> Self:
         """Return the segment of documents given as runs of term numbers.
 
         Parameters
@@ -70,14 +72,20 @@ class Segment:
         order = np.argsort(rows, kind="stable")
         place = np.empty(len(rows), np.int64)
         place[order] = np.arange(len(rows))
-        keys = terms * max(len(rows), 1) + np.repeat(place, lengths)
-        pairs, counts = np.unique(keys, return_counts=True)
-        term_of, document_of = np.divmod(pairs, max(len(rows), 1))
+        # Term and document in one number: a sort of plain integers is the fastest there is.
+        bits = len(rows).bit_length()
+        keys = terms.astype(np.int64)
+        keys <<= bits
+        keys |= np.repeat(place, lengths)
+        keys.sort()
+        first = np.flatnonzero(np.diff(keys, prepend=-1))
+        counts = np.diff(first, append=len(keys))
+        pairs = keys[first]
         return cls._of(
             rows[order],
             lengths[order],
-            term_of.astype(np.int32),
-            document_of.astype(np.int32),
+            (pairs >> bits).astype(np.int32),
+            (pairs & ((1 << bits) - 1)).astype(np.int32),
             np.minimum(counts, _MOST_COUNTED).astype(np.uint16),
         )
 
@@ -114,11 +122,6 @@ class Segment:
         """Bytes of all arrays."""
         return sum(array.nbytes for array in self.arrays().values())
 
-    @property
-    def highest_term(self) -> int:
-        """The highest term number, -1 where there is none."""
-        return int(self.terms[-1]) if len(self.terms) else -1
-
     def postings(self, term: int) -> tuple[_Integers, NDArray[np.float32]]:
         """Return the documents with a term, and how often it occurs in each."""
         position = int(np.searchsorted(self.terms, term))
@@ -135,31 +138,45 @@ class Segment:
 
     def mask(self, wanted: NDArray[np.int64] | None) -> NDArray[np.bool_] | None:
         """Return which documents live and are among the wanted rows; None for all."""
-        if wanted is None:
+        if wanted is None or not len(self.rows):
             return self.alive
-        chosen = np.zeros(len(self.rows), np.bool_)
-        places = np.searchsorted(self.rows, wanted)
-        places[places == len(self.rows)] = 0
-        chosen[places[self.rows[places] == wanted]] = True
+        low, high = int(self.rows[0]), int(self.rows[-1])
+        if high - low < _MOST_SPREAD * len(self.rows):
+            # Row numbers lie close together: a flag for each is faster than a search for each.
+            flags = np.zeros(high - low + 1, np.bool_)
+            if len(wanted) and (wanted.min() < low or wanted.max() > high):
+                wanted = wanted[(wanted >= low) & (wanted <= high)]
+            flags[wanted - low] = True
+            chosen = flags if len(flags) == len(self.rows) else flags[self.rows - low]
+        else:
+            chosen = np.zeros(len(self.rows), np.bool_)
+            places = np.searchsorted(self.rows, wanted)
+            places[places == len(self.rows)] = 0
+            chosen[places[self.rows[places] == wanted]] = True
         return chosen if self.alive is None else chosen & self.alive
 
-    def without(self, gone: NDArray[np.int64]) -> Self:
-        """Return the segment with some rows dead."""
+    def without(self, gone: NDArray[np.int64]) -> Segment:
+        """Return the segment with some rows dead; those are dropped once they are half of all."""
         hit = self.mask(gone)
         if hit is None or not hit.any():
             return self
         alive = np.ones(len(self.rows), np.bool_) if self.alive is None else self.alive
         alive = alive & ~hit
-        return replace(
+        less = replace(
             self,
             alive=alive,
             alive_count=int(alive.sum()),
             alive_length=int(self.lengths[alive].sum(dtype=np.int64)),
         )
+        return less if 2 * less.alive_count > len(self) else less.compacted()
 
     def compacted(self) -> Segment:
         """Return the segment without its dead documents."""
         return self if self.alive is None else merge_segments(self, Segment.empty())
+
+    def renumbered(self) -> Self:
+        """Return the segment with its terms numbered from 0, in their order."""
+        return replace(self, terms=np.arange(len(self.terms), dtype=np.int32))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays of a segment whose documents all live."""
@@ -173,8 +190,8 @@ class Segment:
         }
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Read what :meth:`arrays` gives.
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], *, terms: int) -> Self:
+        """Read what :meth:`arrays` gives, for a vocabulary of so many terms.
 
         Raises
         ------
@@ -182,18 +199,22 @@ class Segment:
             When the arrays do not fit together.
         """
         rows, lengths = arrays["rows"], arrays["lengths"]
-        terms, offsets = arrays["terms"], arrays["offsets"]
+        numbers, offsets = arrays["terms"], arrays["offsets"]
         documents, counts = arrays["documents"], arrays["counts"]
         fits = (
             len(rows) == len(lengths)
-            and len(offsets) == len(terms) + 1
+            and bool(np.all(np.diff(rows) > 0))
+            and bool(np.all(np.diff(numbers, prepend=-1) > 0))
+            and (not len(numbers) or numbers[-1] < terms)
+            and len(offsets) == len(numbers) + 1
+            and bool(np.all(np.diff(offsets, prepend=0) >= 0))
             and len(documents) == len(counts) == offsets[-1]
             and (not len(documents) or 0 <= documents.min() <= documents.max() < len(rows))
         )
         if not fits:
             raise ValueError("the arrays of the index do not fit together")
         length = int(lengths.sum(dtype=np.int64))
-        return cls(rows, lengths, None, terms, offsets, documents, counts, len(rows), length)
+        return cls(rows, lengths, None, numbers, offsets, documents, counts, len(rows), length)
 
 
 def _living(segment: Segment) -> tuple[_Integers, _Integers, NDArray[np.uint16]]:

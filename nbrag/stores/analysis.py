@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 __all__ = ["Analyzer"]
 
-_LETTERS: Final = r"[\p{L}\p{M}\p{N}_]"
+#: Marks (vowel signs, accents) belong to the letter before them, and are no word on their own.
+_LETTERS: Final = r"[\p{L}\p{N}_][\p{L}\p{M}\p{N}_]*"
 #: A word with its inner joints; C#, C++ and .NET keep their signs.
 _ASCII_WORD: Final = re.compile(r"\.?[a-z0-9_]+(?:[-./:'@+&][a-z0-9_]+)*(?:\+\+|#)?")
-_ANY_WORD: Final = rf"\.?{_LETTERS}+(?:[-./:'@+&]{_LETTERS}+)*(?:\+\+|#)?|\p{{So}}"
+_ANY_WORD: Final = rf"\.?{_LETTERS}(?:[-./:'@+&]{_LETTERS})*(?:\+\+|#)?|\p{{So}}"
 #: Scripts that are written without blanks between words: two neighbours make a term.
 _UNSPACED: Final = (
     r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}ー々]+"
@@ -27,7 +28,25 @@ _CLITICS: Final = frozenset({"s", "t", "d", "m", "ll", "re", "ve"})
 #: Longest written word that is kept whole; beyond it stand paths and encoded data.
 _LONGEST: Final = 64
 #: Distinct words whose terms are remembered.
-_REMEMBERED: Final = 500_000
+_REMEMBERED: Final = 200_000
+#: Words with more terms are long and rare (a sentence without blanks): not worth remembering.
+_MOST_TERMS_REMEMBERED: Final = 6
+
+#: Characters that are written in several ways, or in or out, without another meaning.
+_ONE_WAY: Final[dict[int, str | None]] = {
+    **dict.fromkeys([0x2019, 0x02BC], "'"),
+    **dict.fromkeys([0x2010, 0x2011], "-"),
+    # Soft hyphens, emoji's variation selectors and key caps.
+    **dict.fromkeys([0x00AD, 0xFE0E, 0xFE0F, 0x20E3], None),
+    # Arabic: short vowels and the lengthening stroke are ornament.
+    **dict.fromkeys([*range(0x064B, 0x0653), 0x0670, 0x0640], None),
+    # Digits of other scripts are those of ASCII.
+    **{
+        code: str(unicodedata.decimal(chr(code)))
+        for code in range(0x0660, 0x1000)
+        if unicodedata.category(chr(code)) == "Nd"
+    },
+}
 
 _ENGLISH_STOP_WORDS: Final = frozenset(
     """
@@ -59,17 +78,20 @@ class Analyzer:
             raise ValueError(f"no stemmer for {language!r}")
         self.language = language
         self._terms: dict[str, tuple[str, ...]] = {}
-        self._stem: Any = None
+        self._stem: Callable[[str], str] | None = None
         self._any_word: Any = None
         self._unspaced: Any = None
 
     @property
     def signature(self) -> str:
         """What an index must have been made with to be understood by this analyzer."""
-        return f"1-{self.language or 'plain'}"
+        return f"2-{self.language or 'plain'}"
 
     def tokens(self, text: str) -> list[str]:
-        """Return the text's terms, in order, repeats included."""
+        """Return the text's terms, in order, repeats included.
+
+        No term reaches over a blank: a text's terms are those of ``text.split()``, joined.
+        """
         found: list[str] = []
         terms = self._terms
         if len(terms) > _REMEMBERED:
@@ -77,7 +99,12 @@ class Analyzer:
         for word in self._words(text):
             known = terms.get(word)
             if known is None:
-                known = terms[word] = tuple(self._expand(word))
+                if word.isascii() and word.isalpha():
+                    known = (self._stemmed(word),)
+                else:
+                    known = tuple(self._expand(word))
+                if len(known) <= _MOST_TERMS_REMEMBERED:
+                    terms[word] = known
             found += known
         return found
 
@@ -91,13 +118,16 @@ class Analyzer:
 
     def _words(self, text: str) -> list[str]:
         if text.isascii():
-            return _ASCII_WORD.findall(text.lower())
+            # Most often the text is one word with the punctuation around it.
+            bare = text.lstrip("([\"'").rstrip(".,;:!?)]\"'")
+            return [bare.lower()] if bare.isalnum() else _ASCII_WORD.findall(text.lower())
         if self._any_word is None:
             import regex
 
-            self._any_word = regex.compile(_ANY_WORD)
+            # Other threads go by the one that is set last.
             self._unspaced = regex.compile(_UNSPACED)
-        folded = unicodedata.normalize("NFKC", text).casefold().replace("\u2019", "'")
+            self._any_word = regex.compile(_ANY_WORD)
+        folded = unicodedata.normalize("NFKC", text).casefold().translate(_ONE_WAY)
         words: list[str] = self._any_word.findall(unicodedata.normalize("NFKC", folded))
         return words
 
@@ -125,7 +155,6 @@ class Analyzer:
             if "'" in word and len(parts) > 1:
                 parts = [part for part in parts if part not in _CLITICS]
             return parts or [word]
-        # Marks (vowel signs, accents that don't compose) belong to their letter.
         parts = [part for part in re.split(r"[-./:'@+&_#]+", word) if part]
         return parts or [word]
 
@@ -144,10 +173,18 @@ class Analyzer:
             yield from self._expand(word[position:])
 
     def _stemmed(self, word: str) -> str:
-        if self.language is None or not word.isascii() or not word.isalpha():
-            return word
         if self._stem is None:
-            import Stemmer
+            self._stem = _stemmer(self.language)
+        stemmed: str = self._stem(word) if word.isascii() and word.isalpha() else word
+        return stemmed
 
-            self._stem = Stemmer.Stemmer(self.language).stemWord
-        return str(self._stem(word))
+
+def _stemmer(language: str | None) -> Callable[[str], str]:
+    """Return what reduces a word of a-z to its stem."""
+    if language is None:
+        return str
+    import Stemmer
+
+    # Without its own cache, which isn't safe between threads; the analyzer remembers words.
+    stem: Callable[[str], str] = Stemmer.Stemmer(language, 0).stemWord
+    return stem

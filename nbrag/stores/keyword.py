@@ -9,10 +9,9 @@ those of the living rows, so that scores equal those of an index built afresh.
 
 from __future__ import annotations
 
-import heapq
 import json
 import logging
-import zipfile
+import math
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,12 +21,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nbrag.stores._segments import Segment, merge_segments
+from nbrag.stores._vocabulary import Vocabulary
 from nbrag.stores.analysis import Analyzer
 
 __all__ = ["KeywordIndex"]
 
 _log = logging.getLogger("nbrag.stores")
 _FORMAT = 1
+#: The segments that norms were computed for, and the norms.
+_Norms = tuple[tuple[Segment, ...], list[NDArray[np.float32]]]
 #: Segments that may stand side by side before the smallest are merged.
 _MOST_SEGMENTS = 8
 
@@ -50,8 +52,9 @@ class KeywordIndex:
         self.analyzer = analyzer
         self.k1 = k1
         self.b = b
-        self._vocabulary: dict[str, int] = {}
+        self._vocabulary = Vocabulary(analyzer)
         self._segments: tuple[Segment, ...] = ()
+        self._norms: _Norms = ((), [])
 
     def __len__(self) -> int:
         """Return how many rows are indexed."""
@@ -76,14 +79,8 @@ class KeywordIndex:
             raise ValueError(f"{len(rows)} rows for {len(texts)} texts")
         if not len(rows):
             return
-        vocabulary, tokens = self._vocabulary, self.analyzer.tokens
-        flat: list[int] = []
-        lengths = np.empty(len(texts), np.int32)
-        for index, text in enumerate(texts):
-            terms = tokens(text)
-            lengths[index] = len(terms)
-            flat += [vocabulary.setdefault(term, len(vocabulary)) for term in terms]
-        segment = Segment.build(np.asarray(rows, np.int64), np.array(flat, np.int64), lengths)
+        terms, lengths = self._vocabulary.numbered(texts)
+        segment = Segment.build(np.asarray(rows, np.int64), terms, lengths)
         self._segments = self._merged((*self._segments, segment))
 
     def _merged(self, segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
@@ -123,74 +120,51 @@ class KeywordIndex:
             a term with the question; equal scores in the order of the row numbers.
         """
         segments = self._segments
+        numbers = self._vocabulary.numbers
         weights = Counter(self.analyzer.query_tokens(query))
-        terms = sorted(
-            (self._vocabulary[term], count)
-            for term, count in weights.items()
-            if term in self._vocabulary
-        )
-        total = sum(segment.alive_count for segment in segments)
-        if k < 1 or not terms or not total:
+        # By the terms themselves: sums come out the same however the index has grown.
+        terms = sorted(term for term in weights if term in numbers)
+        if k < 1 or not terms or not segments:
             return np.empty(0, np.int64), np.empty(0, np.float32)
-        average = sum(segment.alive_length for segment in segments) / total
-        postings = [[segment.postings(term) for segment in segments] for term, _ in terms]
+        total = sum(segment.alive_count for segment in segments)
+        postings = [[segment.postings(numbers[term]) for segment in segments] for term in terms]
         factors = []
-        for (_, count), found in zip(terms, postings, strict=True):
+        for term, found in zip(terms, postings, strict=True):
             frequency = sum(
                 segment.count_alive(documents)
                 for segment, (documents, _) in zip(segments, found, strict=True)
             )
-            idf = np.log(1 + (total - frequency + 0.5) / (frequency + 0.5))
-            factors.append(count * idf * (self.k1 + 1))
-        wanted = None if allowed is None else np.sort(np.asarray(allowed, np.int64))
+            idf = math.log(1 + (total - frequency + 0.5) / (frequency + 0.5))
+            factors.append(weights[term] * idf * (self.k1 + 1))
+        wanted = None if allowed is None else np.asarray(allowed, np.int64)
+        norms = self._norms_of(segments)
         best = [
-            self._search_segment(
+            _search_segment(
                 segment,
                 postings=[found[i] for found in postings],
                 factors=factors,
-                average=average,
+                norms=norms[i],
                 k=k,
                 wanted=wanted,
             )
             for i, segment in enumerate(segments)
         ]
-        merged = heapq.merge(
-            *(zip((-scores).tolist(), rows.tolist(), strict=True) for rows, scores in best)
-        )
-        top = [pair for pair, _ in zip(merged, range(k), strict=False)]
-        return (
-            np.array([row for _, row in top], np.int64),
-            np.array([-score for score, _ in top], np.float32),
-        )
+        if len(best) == 1:
+            return best[0]
+        rows, scores = (np.concatenate(column) for column in zip(*best, strict=True))
+        order = np.lexsort((rows, -scores))[:k]
+        return rows[order], scores[order]
 
-    def _search_segment(
-        self,
-        segment: Segment,
-        *,
-        postings: Sequence[tuple[NDArray[np.int32], NDArray[np.float32]]],
-        factors: Sequence[float],
-        average: float,
-        k: int,
-        wanted: NDArray[np.int64] | None,
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Return one segment's best rows, best first."""
-        scores = np.zeros(len(segment), np.float32)
-        scale = self.k1 * self.b / max(average, 1e-9)
-        floor = self.k1 * (1 - self.b)
-        for (documents, counts), factor in zip(postings, factors, strict=True):
-            norm = counts + floor + scale * segment.lengths[documents]
-            scores[documents] += (factor * counts / norm).astype(np.float32)
-        mask = segment.mask(wanted)
-        if mask is not None:
-            scores *= mask
-        hits = np.flatnonzero(scores)
-        if len(hits) > k:
-            values = scores[hits]
-            threshold = np.partition(values, len(hits) - k)[len(hits) - k]
-            hits = hits[values >= threshold]
-        values = scores[hits]
-        order = np.lexsort((segment.rows[hits], -values))[:k]
-        return segment.rows[hits[order]], values[order]
+    def _norms_of(self, segments: tuple[Segment, ...]) -> list[NDArray[np.float32]]:
+        """Return ``k1 * (1 - b + b * length / average)`` of each segment's documents."""
+        of, norms = self._norms
+        if of is not segments:
+            total = sum(segment.alive_count for segment in segments)
+            average = sum(segment.alive_length for segment in segments) / total
+            floor, scale = self.k1 * (1 - self.b), self.k1 * self.b / max(average, 1e-9)
+            norms = [(floor + scale * segment.lengths).astype(np.float32) for segment in segments]
+            self._norms = (segments, norms)
+        return norms
 
     # On disk -----------------------------------------------------------------------------
 
@@ -217,16 +191,22 @@ class KeywordIndex:
             "k1": self.k1,
             "b": self.b,
         }
-        words = "\n".join(self._vocabulary)
+        # Terms of removed rows stay behind.
+        every = list(self._vocabulary.numbers)
+        words = "\n".join(every[number] for number in merged.terms)
+        merged = merged.renumbered()
         fresh = target.with_name(f"{target.name}.new")
-        with fresh.open("wb") as file:
-            np.savez(
-                file,
-                label=np.frombuffer(json.dumps(label).encode(), np.uint8),
-                vocabulary=np.frombuffer(words.encode("utf-8", "surrogatepass"), np.uint8),
-                **merged.arrays(),  # type: ignore[arg-type]  # arrays by name, no options
-            )
-        fresh.replace(target)
+        try:
+            with fresh.open("wb") as file:
+                np.savez(
+                    file,
+                    label=np.frombuffer(json.dumps(label).encode(), np.uint8),
+                    vocabulary=np.frombuffer(words.encode("utf-8", "surrogatepass"), np.uint8),
+                    **merged.arrays(),  # type: ignore[arg-type]  # arrays by name, no options
+                )
+            fresh.replace(target)
+        finally:
+            fresh.unlink(missing_ok=True)
 
     @classmethod
     def load(
@@ -260,16 +240,39 @@ class KeywordIndex:
                 if label != expected:
                     return None
                 words = stored["vocabulary"].tobytes().decode("utf-8", "surrogatepass")
-                segment = Segment.from_arrays(stored)
+                terms = words.split("\n") if words else []
+                segment = Segment.from_arrays(stored, terms=len(terms))
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        except Exception as error:  # noqa: BLE001 - damage shows in more ways than can be listed
             _log.warning("a keyword index on disk is damaged and will be rebuilt: %s", error)
             return None
-        terms = words.split("\n") if words else []
-        index._vocabulary = {term: number for number, term in enumerate(terms)}
+        index._vocabulary = Vocabulary(analyzer, terms)
         if len(segment):
-            if segment.highest_term >= len(terms):
-                return None
             index._segments = (segment,)
         return index
+
+
+def _search_segment(
+    segment: Segment,
+    *,
+    postings: Sequence[tuple[NDArray[np.int32], NDArray[np.float32]]],
+    factors: Sequence[float],
+    norms: NDArray[np.float32],
+    k: int,
+    wanted: NDArray[np.int64] | None,
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Return one segment's best rows, best first."""
+    scores = np.zeros(len(segment), np.float32)
+    for (documents, counts), factor in zip(postings, factors, strict=True):
+        scores[documents] += factor * (counts / (counts + norms[documents]))
+    mask = segment.mask(wanted)
+    if mask is not None:
+        scores *= mask
+    hits = np.flatnonzero(scores)
+    values = scores[hits]
+    if len(hits) > k:
+        chosen = values >= np.partition(values, len(hits) - k)[len(hits) - k]
+        hits, values = hits[chosen], values[chosen]
+    order = np.lexsort((segment.rows[hits], -values))[:k]
+    return segment.rows[hits[order]], values[order]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,6 +41,15 @@ from nbrag.stores.analysis import Analyzer
         ("straße", "STRASSE"),
         ("cafe\u0301", "café"),
         ("all good 🎉", "🎉"),
+        ("with love ❤\ufe0f", "❤"),
+        ("written in F#.", "f#"),
+        ("see NB\u20114031", "nb-4031"),
+        ("الْكِتَاب", "الكتاب"),
+        ("صفحة ٢٣", "23"),
+        ("می\u200cخواهم", "خواهم"),
+        ("data\u00adbase", "database"),
+        ("x86_64 only", "x86_64"),
+        ("ＮＢ－４０３１", "nb-4031"),
         ("x", "X"),
     ],
 )
@@ -52,6 +63,15 @@ def test_a_number_does_not_find_another() -> None:
     assert not set(analyzer.tokens("4031")) & set(analyzer.tokens("NB-4032"))
 
 
+def test_one_emoji_does_not_find_another() -> None:
+    analyzer = Analyzer()
+    assert not set(analyzer.tokens("❤\ufe0f")) & set(analyzer.tokens("☀\ufe0f"))
+
+
+def test_a_vowel_sign_stays_with_its_letter() -> None:
+    assert Analyzer().tokens("हिन्दी में") == ["हिन्दी", "में"]
+
+
 def test_common_words_are_left_out_only_beside_others() -> None:
     analyzer = Analyzer()
     assert analyzer.query_tokens("what is the tide") == analyzer.tokens("tide")
@@ -62,6 +82,32 @@ def test_no_language_no_stems() -> None:
     assert Analyzer(language=None).tokens("policies") == ["policies"]
     with pytest.raises(ValueError, match="klingon"):
         Analyzer(language="klingon")
+
+
+SNIPPETS = st.lists(
+    st.text(max_size=4)
+    | st.sampled_from(
+        ["(NB-4031),", "C++", "v3.0.", ".net", "don’t", "東京タワー", "\u0301", "[It's]"]
+    ),
+    max_size=8,
+)
+
+
+@given(SNIPPETS, st.sampled_from(["", " ", "\n", "\u3000", ", "]))
+def test_no_term_reaches_over_a_blank(snippets: list[str], joint: str) -> None:
+    analyzer = Analyzer()
+    text = joint.join(snippets)
+    pieces = [term for piece in text.split() for term in analyzer.tokens(piece)]
+    assert analyzer.tokens(text) == pieces
+
+
+def test_threads_that_start_together_find_the_same_terms() -> None:
+    text, texts = "東京タワー 日本 running", 8
+    for _ in range(20):
+        analyzer = Analyzer()
+        with ThreadPoolExecutor(texts) as pool:
+            found = list(pool.map(analyzer.tokens, [text] * texts))
+        assert found == [Analyzer().tokens(text)] * texts
 
 
 @given(st.text())
