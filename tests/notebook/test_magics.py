@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from nbrag.errors import (
     QueryError,
     SpecificationError,
 )
+from nbrag.evaluation import Judgements
 from nbrag.notebook.session import current_workspace
 
 MAGICS = ("rag_config", "rag_eval", "rag_ingest", "rag_pipeline", "rag_search", "rag_trace")
@@ -118,6 +120,36 @@ def test_trace_shows_the_last_search_or_a_named_one(filled: Any) -> None:
     filled.user_ns["number"] = 3
     with pytest.raises(MagicUsageError, match="a int without a trace"):
         filled.run("%rag_trace number")
+
+
+def test_trace_of_one_stage(filled: Any) -> None:
+    whole = filled.run("%rag_search -o found backups").trace
+    part = filled.run("%rag_trace found --stage keyword")
+    assert [record.stage for record in part.stages] == ["keyword"]
+    assert part.stages == [record for record in whole.stages if record.stage == "keyword"]
+    assert len(whole.stages) > 1
+    with pytest.raises(MagicUsageError, match=r"no stage 'keywrod'\. Hint: did you mean 'keyword'"):
+        filled.run("%rag_trace --stage keywrod")
+
+
+def test_eval_measures_from_a_file_or_a_variable(filled: Any, tmp_path: Path) -> None:
+    cases = [
+        {"id": "1", "query": "How long are backups kept?", "relevant": ["backups.md"]},
+        {"id": "2", "query": "What does the plan cost?", "relevant": {"prices.md": 2}},
+    ]
+    lines = "".join(json.dumps(case) + "\n" for case in cases)
+    (tmp_path / "cases.jsonl").write_text(lines, "utf-8")
+    filled.run("%%rag_pipeline words -c docs\nsearch mode=keyword")
+    report = filled.run("%rag_eval default words --cases cases.jsonl -o kept")
+    assert filled.user_ns["kept"] is report
+    assert report.pipelines == ("default", "words")
+    assert report.metrics == ("recall@5", "MRR", "nDCG@10")
+    filled.user_ns["judged"] = Judgements.load(tmp_path / "cases.jsonl")
+    again = filled.run("%rag_eval words --cases judged --metrics recall@1,MRR nDCG@3 -c docs")
+    assert again.metrics == ("recall@1", "MRR", "nDCG@3")
+    assert filled.run("%rag_eval words --cases judged -q") is None
+    with pytest.raises(ConfigurationError, match="recal@5"):
+        filled.run("%rag_eval words --cases judged --metrics recal@5")
 
 
 def test_config_sets_shows_and_resets(shell: Any) -> None:

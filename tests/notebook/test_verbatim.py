@@ -61,7 +61,7 @@ def test_a_variable_is_put_in_unless_it_is_told_not_to(
 ) -> None:
     shell.user_ns.update(place="the EU", k=2)
     shell.run("%rag_search -k {{ k }} Kept in {{ place }}?")
-    shell.run("%%rag_search -k 4\nKept in {{place.upper}}?".replace(".upper", ""))
+    shell.run("%%rag_search -k 4\nKept in {{place}}?")
     shell.run("%rag_search --raw Kept in {{ place }}?")
     assert asked == [
         ("Kept in the EU?", 2),
