@@ -289,7 +289,11 @@ class RetrievalPipeline:
         """Return a table of the stages."""
         stages = self.spec.stages if self.spec else ()
         rows: list[list[str]] = [
-            [stage.name, ", ".join(f"{k}={v}" for k, v in stage.changed_options().items())]
+            [
+                stage.name,
+                ", ".join(f"{k}={v}" for k, v in stage.changed_options().items())
+                or "default options",
+            ]
             for stage in stages
         ] or [["search", "default options"]]
         name = self.spec.name if self.spec else "pipeline"
