@@ -31,7 +31,7 @@ class QuestionLine(EscapedCommand):
         for line in tokens_by_line:
             first = _first(line)
             if first is not None and _is_call(first):
-                return cls(first.start)  # type: ignore[no-untyped-call]
+                return cls(first.start)
         return None
 
 
@@ -51,7 +51,7 @@ class QuestionAssignment(MagicAssign):
                 if first is not None and before.string == "=" and _is_call(token):
                     same_line = first.start[0] == token.start[0]
                     column = first.start[1] if same_line else 0
-                    found = cls((token.start[0], column))  # type: ignore[no-untyped-call]
+                    found = cls((token.start[0], column))
                     found.magic_column = token.start[1]
                     return found
         return None
