@@ -197,8 +197,9 @@ class RetrievalPipeline:
             found = await searcher.search(query, collection, depth)
         kept = found.fused[:wanted]
         rows = await collection.chunks([item.chunk_id for item in kept], content=content)
+        histories = found.histories(rows)
         chunks = [
-            replace(rows[item.chunk_id], history=found.history(item.chunk_id)).ranked(
+            replace(rows[item.chunk_id], history=histories[item.chunk_id]).ranked(
                 "search", rank, item.score
             )
             for rank, item in enumerate(kept, start=1)

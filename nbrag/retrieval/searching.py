@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -82,14 +82,14 @@ class Found:
     lists: tuple[RankedList, ...]
     fused: tuple[RankedItem, ...]
 
-    def history(self, chunk_id: str) -> tuple[HistoryEntry, ...]:
-        """Return a chunk's rank and score in each list that has it."""
-        return tuple(
-            HistoryEntry(ranked.leg, rank, item.score)
-            for ranked in self.lists
-            for rank, item in enumerate(ranked.items, start=1)
-            if item.chunk_id == chunk_id
-        )
+    def histories(self, chunk_ids: Iterable[str]) -> dict[str, tuple[HistoryEntry, ...]]:
+        """Return the chunks' ranks and scores in each list that has them, by chunk id."""
+        found: dict[str, list[HistoryEntry]] = {chunk_id: [] for chunk_id in chunk_ids}
+        for ranked in self.lists:
+            for rank, item in enumerate(ranked.items, start=1):
+                if item.chunk_id in found:
+                    found[item.chunk_id].append(HistoryEntry(ranked.leg, rank, item.score))
+        return {chunk_id: tuple(entries) for chunk_id, entries in found.items()}
 
 
 class Searcher:
