@@ -58,6 +58,8 @@ class HnswReport:
         Share of the true 10 nearest rows that it found at that width.
     sampled
         On how many sampled queries.
+    target
+        The recall that was asked for.
     """
 
     size: int
@@ -65,9 +67,13 @@ class HnswReport:
     ef: int
     recall: float
     sampled: int
+    target: float = 0.0
 
     def __str__(self) -> str:
-        return f"hnsw ef={self.ef}, recall {self.recall:.2f} on {self.sampled} sampled queries"
+        missed = f" ({self.target:.2f} was asked for)" if self.recall < self.target else ""
+        return (
+            f"hnsw ef={self.ef}, recall {self.recall:.2f} on {self.sampled} sampled queries{missed}"
+        )
 
 
 class HnswIndex:
@@ -289,7 +295,7 @@ class HnswIndex:
             share = hits / (wanted * len(queries))
             if share >= target:
                 break
-        return HnswReport(len(self), self.report.last_row, ef, share, len(queries))
+        return HnswReport(len(self), self.report.last_row, ef, share, len(queries), target)
 
     def _exactly(self, queries: Vectors, k: int) -> list[Rows]:
         best: list[list[Found]] = [[] for _ in queries]

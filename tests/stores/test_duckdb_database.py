@@ -87,6 +87,26 @@ async def test_reading_only_searches_every_leg_and_refuses_writes(path: Path) ->
     assert await asyncio.to_thread(path.read_bytes) == before
 
 
+async def test_the_keyword_index_is_read_from_disk(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await filled(path)
+    with DuckDBDatabase(path) as database:
+        collection = open_collection(database, "docs")
+        await collection.delete_documents([sample("0.md", [], seed=0)[0].id])
+        await collection.flush()
+
+    def refuse(*arguments: object) -> None:
+        raise AssertionError("the texts are indexed again")
+
+    monkeypatch.setattr("nbrag.stores.keyword.KeywordIndex.add", refuse)
+    for read_only in (False, True):
+        with DuckDBDatabase(path, read_only=read_only) as database:
+            collection = open_collection(database, "docs")
+            found = await collection.search(plan("shared", random_vectors(1, 1)[0]))
+            assert (len(ids(found, "keyword")), len(ids(found, "vector"))) == (3, 6)
+
+
 async def test_reading_only_needs_no_writable_folder(path: Path) -> None:
     await filled(path)
     index = path.parent / f"{path.name}.index"

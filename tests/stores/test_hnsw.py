@@ -9,7 +9,7 @@ import duckdb
 import numpy as np
 import pytest
 
-from nbrag.stores.hnsw import HnswIndex
+from nbrag.stores.hnsw import HnswIndex, HnswReport
 
 from .store_samples import random_vectors
 
@@ -63,8 +63,14 @@ def test_a_low_target_needs_a_narrow_search() -> None:
     hard = HnswIndex.build(batches(wide), 128, label={}, recall=0.999)
     assert easy.report.ef < hard.report.ef
     assert easy.report.recall <= hard.report.recall
+    assert "asked for" not in str(easy.report)
     easy.close()
     hard.close()
+
+
+def test_a_recall_that_is_not_reached_is_told() -> None:
+    report = HnswReport(size=9, last_row=8, ef=1600, recall=0.93, sampled=50, target=0.95)
+    assert str(report) == "hnsw ef=1600, recall 0.93 on 50 sampled queries (0.95 was asked for)"
 
 
 def test_an_empty_graph() -> None:
