@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-import nbrag
 from nbrag.errors import (
     CollectionNotFound,
     ConfigurationError,
@@ -145,29 +144,13 @@ def test_eval_measures_from_a_file_or_a_variable(filled: Any, tmp_path: Path) ->
     assert filled.user_ns["kept"] is report
     assert report.pipelines == ("default", "words")
     assert report.metrics == ("recall@5", "MRR", "nDCG@10")
+    assert [row["nDCG@10"] for row in report.summary_rows()] == [1.0, 1.0]
     filled.user_ns["judged"] = Judgements.load(tmp_path / "cases.jsonl")
     again = filled.run("%rag_eval words --cases judged --metrics recall@1,MRR nDCG@3 -c docs")
     assert again.metrics == ("recall@1", "MRR", "nDCG@3")
     assert filled.run("%rag_eval words --cases judged -q") is None
     with pytest.raises(ConfigurationError, match="recal@5"):
         filled.run("%rag_eval words --cases judged --metrics recal@5")
-
-
-CASES = """{"id": "1", "query": "How long are backups kept?", "relevant": {"backups.md": 2}}
-{"id": "2", "query": "What does the small plan cost?", "relevant": ["prices.md"]}
-"""
-
-
-def test_eval_measures_pipelines_on_a_file_or_a_variable(filled: Any, tmp_path: Path) -> None:
-    (tmp_path / "cases.jsonl").write_text(CASES, "utf-8")
-    filled.run("%%rag_pipeline words -c docs\nsearch mode=keyword\n")
-    report = filled.run("%rag_eval default words --cases cases.jsonl -o kept")
-    assert filled.user_ns["kept"] is report
-    assert list(report.pipelines) == ["default", "words"]
-    assert [row["mean"] for row in report.summary_rows() if row["metric"] == "MRR"] == [1.0, 1.0]
-    filled.user_ns["cases"] = nbrag.Judgements.load(tmp_path / "cases.jsonl")
-    report = filled.run("%rag_eval words -c docs --cases cases --metrics P@1,MRR recall@1")
-    assert list(report.metrics) == ["P@1", "MRR", "recall@1"]
 
 
 def test_config_sets_shows_and_resets(shell: Any) -> None:
