@@ -343,3 +343,20 @@ def test_limits_that_leave_no_room_are_refused(model_counter, settings):
 def test_settings_tell_chunkers_apart(model_counter):
     assert StructureChunker(model_counter, 64).settings != StructureChunker(model_counter).settings
     assert FixedChunker(model_counter, 64).settings == {"max_tokens": 64, "overlap_tokens": 0}
+
+
+@pytest.mark.parametrize(
+    "piece", [".", "!", ". ", "e\u0301", "🇫", "👩\u200d", "\u0600", "```", "# "]
+)
+def test_monotonous_text_takes_linear_time(model_counter, piece):
+    text = "x" + piece * (60_000 // len(piece))
+    begun = time.perf_counter()
+    StructureChunker(model_counter, 256, 20).chunk(Document("a", text))
+    assert time.perf_counter() - begun < 20
+
+
+def test_a_cluster_of_any_length_is_within_the_limits(model_counter):
+    text = "e" + "\u0301" * 50_000
+    chunks = StructureChunker(model_counter).chunk(Document("a", text))
+    assert max(len(chunk.content) for chunk in chunks) <= 256 * 12
+    assert sum(len(chunk.content) for chunk in chunks) == len(text)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import io
 import sys
+import time
 import zipfile
 from decimal import Decimal
 
@@ -171,3 +173,12 @@ def test_any_mapping_becomes_fields(values):
             assert isinstance(text, str)
             text.encode()
             assert "\x00" not in text
+
+
+@pytest.mark.parametrize("text", [" " * 300_000, " " * 300_000 + "x", ("a" + " " * 999) * 300])
+def test_blanks_are_read_in_linear_time(text):
+    begun = time.perf_counter()
+    for reader in (TextReader(), MarkdownReader()):
+        with contextlib.suppress(EmptyDocument):
+            reader.read(text.encode(), uri="a", name="a.md")
+    assert time.perf_counter() - begun < 10

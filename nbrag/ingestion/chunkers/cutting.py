@@ -30,9 +30,10 @@ _CLUSTER_REACH = 64
 #: Ends of sentences: a full stop needs white space and no small letter behind it and no
 #: abbreviation before it; the stops of scripts without spaces stand for themselves.
 _SENTENCE = (
+    r"(?<![.!?…\u061f\u06d4])"
     r"(?:(?<!\b(?:\p{Lu}|Dr|Mr|Mrs|Ms|Prof|St|No|Nr|Fig|vs|cf|e\.g|i\.e|z\.B|etc))\."
-    r"|[!?…\u061f\u06d4])+[\p{SB=CL}]*\s++(?!\p{Ll})"
-    r"|[\p{SB=ST}--[!?…\u061f\u06d4]]+[\p{SB=CL}]*\s*+"
+    r"|[!?…\u061f\u06d4])++[\p{SB=CL}]*+\s++(?!\p{Ll})"
+    r"|[\p{SB=ST}--[!?…\u061f\u06d4]]++[\p{SB=CL}]*+\s*+"
 )
 _BLANK_LINE = r"\n[^\S\n]*\n\s*+"
 #: Best place first.
@@ -145,13 +146,19 @@ def _cluster_borders(text: str, start: int, limit: int) -> frozenset[int] | None
     window = text[start : limit + 1]
     if window.isascii() and "\r\n" not in window:
         return None
-    clusters = _compiled(r"\X").finditer(text, start, min(len(text), limit + _CLUSTER_REACH))
-    return frozenset(match.end() for match in clusters if match.end() <= limit)
+    # A slice of its own: within a long text the engine would look back over a run of flags.
+    window = text[start : limit + _CLUSTER_REACH]
+    ends = (start + match.end() for match in _compiled(r"\X").finditer(window))
+    return frozenset(end for end in ends if end <= limit)
 
 
 def _cluster_end(text: str, start: int) -> int:
-    match = _compiled(r"\X").match(text, start)
-    return match.end() if match else start + 1
+    reach = _CLUSTER_REACH
+    while match := _compiled(r"\X").match(text[start : start + reach]):
+        if match.end() < reach or start + reach >= len(text):
+            return start + int(match.end())
+        reach *= 8
+    return start + 1
 
 
 def trim(text: str, start: int, end: int) -> tuple[int, int]:
@@ -164,7 +171,7 @@ def trim(text: str, start: int, end: int) -> tuple[int, int]:
     pattern = r"(?:[^\S\n]*\n)*+" if at_line_start else r"\s*+"
     match = _compiled(pattern).match(text, start, end)
     first = match.end() if match else start
-    if start < first < end and _compiled(r"\X").fullmatch(text, first - 1, first + 1):
+    if start < first < end and _compiled(r"\X").fullmatch(text[first - 1 : first + 1]):
         first -= 1  # a mark that sits on the blank before it
     return first, end
 

@@ -69,14 +69,11 @@ class DocxReader:
             AttributeError,
             OSError,
             EOFError,
+            ValueError,
         ) as error:
             raise CorruptDocument(
                 f"{uri} is damaged or is no Word document: {error}.", hint="save it again"
             ) from error
-        except ValueError as error:
-            if type(error) is not ValueError:
-                raise
-            raise CorruptDocument(f"{uri} is no Word document: {error}.") from error
 
 
 class _Body:

@@ -57,16 +57,18 @@ def _parse_yaml(body: str) -> dict[str, Any] | str | None:
     """Return the mapping, None when it is no mapping, or why it can't be read."""
     import yaml
 
+    # The C parser is there with all wheels, and fast.
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     if len(body) > _LARGEST:
         return None
     if _DEEP_LINE.search(body) or _bracket_depth(body) > _DEEPEST:
         return "it is nested too deeply"
     try:
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(body, yaml.SafeLoader)):
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(body, loader)):
             # Aliases can make a few lines grow without bound.
             return "it uses YAML aliases"
         try:
-            loaded = yaml.safe_load(body)
+            loaded = yaml.load(body, loader)  # noqa: S506 - a safe loader
         except ValueError:
             # An impossible date, say: take all values as text.
             loaded = yaml.load(body, yaml.BaseLoader)  # noqa: S506 - builds text only

@@ -24,11 +24,13 @@ __all__ = ["MarkdownReader", "markdown_blocks"]
 #: ``{#name}`` and ``{ .class }`` behind a heading.
 _ANCHOR = re.compile(r"\s*\{:?\s*[#.][^{}]*\}\s*$")
 _INVISIBLE_HTML = re.compile(
-    r"\s*(?:<!--.*?(?:-->|\Z)|<(script|style)\b.*?(?:</\1\s*>|\Z))\s*", re.DOTALL | re.IGNORECASE
+    r"<!--.*?(?:-->|\Z)|<(script|style)\b.*?(?:</\1\s*>|\Z)", re.DOTALL | re.IGNORECASE
 )
 #: ``[image1]: <data:image/png;base64,...>``, as word processors export pictures.
 _PICTURE_DEFINITION = re.compile(r"\s{0,3}\[[^\]]*\]:\s*<?data:[^\s>]*>?\s*")
 _MDX_STATEMENT = re.compile(r"(?:import|export)\s[^\n]*")
+#: A longer "heading" is an accident; its markup is not read to the end.
+_LONGEST_HEADING = 2_000
 _KINDS: dict[str, BlockKind] = {
     "heading_open": "heading",
     "paragraph_open": "paragraph",
@@ -48,7 +50,17 @@ def _parser() -> MarkdownIt:
         from markdown_it import MarkdownIt
     except ImportError as error:
         raise MissingDependency("reading Markdown", "markdown-it-py") from error
-    return MarkdownIt("commonmark").enable("table")
+    parser = MarkdownIt("commonmark").enable("table")
+    # Only headings need their inline markup read; the rest stays as it is written.
+    parser.core.ruler.disable("inline")
+    return parser
+
+
+@cache
+def _inline_parser() -> MarkdownIt:
+    from markdown_it import MarkdownIt
+
+    return MarkdownIt("commonmark")
 
 
 def markdown_blocks(text: str, start: int = 0, *, mdx: bool = False) -> list[Block]:
@@ -71,7 +83,7 @@ def markdown_blocks(text: str, start: int = 0, *, mdx: bool = False) -> list[Blo
     blocks: list[Block] = []
     done = 0
     end = _Piece("paragraph", len(lines), len(lines))
-    for piece in (*_pieces(_parser().parse(text[start:])), end):
+    for piece in (*_pieces(text[start:]), end):
         for candidate in (_Piece("paragraph", done, piece.first), piece):
             block = _block(text, candidate, offsets)
             if block is not None and not _says_nothing(text, block, mdx=mdx):
@@ -91,23 +103,27 @@ class _Piece:
     title: str = ""
 
 
-def _pieces(tokens: Sequence[Token]) -> Iterator[_Piece]:
+def _pieces(text: str) -> Iterator[_Piece]:
     """Yield the lines of each token at the top level."""
+    environment: dict[str, Any] = {}
+    tokens = _parser().parse(text, environment)
     for index, token in enumerate(tokens):
         if token.level or token.nesting < 0 or token.map is None:
             continue
         first, last = token.map
         kind = _KINDS.get(token.type)
         if kind == "heading":
-            title = _heading_title(tokens[index + 1])
+            title = _heading_title(tokens[index + 1], environment)
             yield _Piece(kind, first, last, int(token.tag[1:]), title)
         else:
             yield _Piece(kind, first, last)
 
 
-def _heading_title(inline: Token) -> str:
+def _heading_title(inline: Token, environment: dict[str, Any]) -> str:
     """Return a heading's words without markup and anchors."""
-    words = "".join(_words(inline.children or []))
+    content = inline.content[:_LONGEST_HEADING]
+    (parsed,) = _inline_parser().parseInline(content, environment)
+    words = "".join(_words(parsed.children or []))
     return _ANCHOR.sub("", " ".join(words.split()))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import PurePosixPath
 
 from nbrag.ingestion.decoding import decode
@@ -17,17 +16,22 @@ _CODE = (
     *(".h", ".cpp", ".hpp", ".cs", ".rb", ".php", ".swift", ".sh", ".bash", ".ps1", ".lua"),
     *(".yaml", ".yml", ".toml", ".ini", ".cfg", ".conf", ".properties", ".xml", ".css"),
 )
-_PARAGRAPH = re.compile(r"[^\n]*\S[^\n]*(?:\n[^\n]*\S[^\n]*)*")
 
 
-def paragraph_blocks(text: str, start: int = 0, end: int | None = None) -> list[Block]:
-    """Return a block for each run of lines between blank lines of ``text[start:end]``."""
-    stop = len(text) if end is None else end
-    return [
-        Block("paragraph", match.start(), match.start() + len(match[0].rstrip()))
-        for match in _PARAGRAPH.finditer(text, start, stop)
-        if has_text(match[0])
-    ]
+def paragraph_blocks(text: str) -> list[Block]:
+    """Return a block for each run of lines between blank lines."""
+    blocks: list[Block] = []
+    start, end, offset = 0, 0, 0
+    for line in (*text.split("\n"), ""):
+        if line.strip():
+            start = start if end else offset
+            end = offset + len(line.rstrip())
+        elif end:
+            if has_text(text[start:end]):
+                blocks.append(Block("paragraph", start, end))
+            end = 0
+        offset += len(line) + 1
+    return blocks
 
 
 class TextReader:
