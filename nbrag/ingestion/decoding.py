@@ -174,7 +174,7 @@ def _with_replacements(data: bytes, encoding: str) -> tuple[str, str, str]:
     """Decode, with U+FFFD where bytes don't fit, and a note that says how many."""
     text = data.decode(encoding, "replace")
     replaced = text.count("\ufffd") - data.decode(encoding, "ignore").count("\ufffd")
-    note = f"{replaced} places are not valid {encoding} and became U+FFFD" if replaced else ""
+    note = f"not valid {encoding}, became U+FFFD: {replaced}" if replaced else ""
     return text, encoding, note
 
 
