@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ExactIndex", "ExactSnapshot", "top_rows"]
+__all__ = ["ExactIndex", "ExactSnapshot", "top_rows", "unit_vectors"]
 
 Rows = NDArray[np.int64]
 Vectors = NDArray[np.float32]

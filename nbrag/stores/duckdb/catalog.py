@@ -16,7 +16,17 @@ from nbrag.types import EmbedderIdentity
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-__all__ = ["CollectionEntry", "add_entry", "entry_of", "field_types", "names", "remove_entry"]
+__all__ = [
+    "CollectionEntry",
+    "add_entry",
+    "entry_of",
+    "field_types",
+    "metadata_types",
+    "names",
+    "new_tag",
+    "remove_entry",
+    "stamp_of",
+]
 
 
 @dataclass(frozen=True, slots=True)

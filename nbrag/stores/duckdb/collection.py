@@ -170,6 +170,7 @@ class DuckDBCollection:
         """Return how many documents and chunks there are."""
 
         def counted(cursor: DuckDBPyConnection) -> tuple[int, int]:
+            """Return the counts of documents and chunks."""
             found = cursor.execute(
                 f"SELECT (SELECT count(*) FROM {table(self.name, 'documents')}),"
                 f" (SELECT count(*) FROM {table(self.name, 'chunks')})"

@@ -179,6 +179,7 @@ class DuckDBDatabase:
         sign = threading.Event()
 
         def work() -> _Result:
+            """Run in a worker thread, where the sign can stop it."""
             with running(sign):
                 return self._work(cursor, function, write=write, after=after)
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "chunks_by_id",
     "document_text",
+    "matrix_of",
     "neighbours",
     "stored_documents",
     "vectors_by_hash",

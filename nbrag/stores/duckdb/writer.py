@@ -81,6 +81,7 @@ class DuckDBWriteSession:
         staged = _staged_table(list(first), array[list(first.values())])
 
         def stage(cursor: DuckDBPyConnection) -> None:
+            """Add the vectors that are not kept yet."""
             target = table(self._name, "staged_vectors")
             cursor.register("nbrag_staged", staged)
             cursor.execute(
