@@ -69,23 +69,25 @@ class Segment:
         lengths
             How many terms each document has.
         """
-        order = np.argsort(rows, kind="stable")
-        place = np.empty(len(rows), np.int64)
-        place[order] = np.arange(len(rows))
-        # Term and document in one number: a sort of plain integers is the fastest there is.
-        bits = len(rows).bit_length()
-        keys = terms.astype(np.int64)
-        keys <<= bits
-        keys |= np.repeat(place, lengths)
-        keys.sort()
-        first = np.flatnonzero(np.diff(keys, prepend=-1))
-        counts = np.diff(first, append=len(keys))
-        pairs = keys[first]
+        document_of = np.repeat(np.arange(len(rows), dtype=np.int32), lengths)
+        if np.any(np.diff(rows) < 0):
+            order = np.argsort(rows, kind="stable")
+            place = np.empty(len(rows), np.int32)
+            place[order] = np.arange(len(rows), dtype=np.int32)
+            moved = np.argsort(place[document_of], kind="stable")
+            terms, document_of = terms[moved], place[document_of[moved]]
+            rows, lengths = rows[order], lengths[order]
+        order = _order_of(terms)
+        terms, document_of = terms[order], document_of[order]
+        new = np.ones(len(terms), np.bool_)
+        new[1:] = (terms[1:] != terms[:-1]) | (document_of[1:] != document_of[:-1])
+        first = np.flatnonzero(new)
+        counts = np.diff(first, append=len(terms))
         return cls._of(
-            rows[order],
-            lengths[order],
-            (pairs >> bits).astype(np.int32),
-            (pairs & ((1 << bits) - 1)).astype(np.int32),
+            rows,
+            lengths,
+            terms[first],
+            document_of[first],
             np.minimum(counts, _MOST_COUNTED).astype(np.uint16),
         )
 
@@ -215,6 +217,16 @@ class Segment:
             raise ValueError("the arrays of the index do not fit together")
         length = int(lengths.sum(dtype=np.int64))
         return cls(rows, lengths, None, numbers, offsets, documents, counts, len(rows), length)
+
+
+def _order_of(terms: _Integers) -> NDArray[np.int64]:
+    """Return what sorts term numbers, equal ones left as they stand.
+
+    NumPy sorts 16 bits by radix, three times as fast as whole numbers: the low half first.
+    """
+    order = np.argsort((terms & 0xFFFF).astype(np.uint16), kind="stable")
+    high = (terms >> 16).astype(np.uint16)
+    return order[np.argsort(high[order], kind="stable")] if high.any() else order
 
 
 def _living(segment: Segment) -> tuple[_Integers, _Integers, NDArray[np.uint16]]:

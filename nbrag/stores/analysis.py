@@ -92,10 +92,19 @@ class Analyzer:
 
         No term reaches over a blank: a text's terms are those of ``text.split()``, joined.
         """
-        found: list[str] = []
         terms = self._terms
         if len(terms) > _REMEMBERED:
             terms.clear()
+        if text.isascii():
+            # Most often an index asks for one word with the punctuation around it.
+            bare = text if text.isalpha() else text.lstrip("([\"'").rstrip(".,;:!?)]\"'")
+            if bare.isalpha():
+                word = bare.lower()
+                known = terms.get(word)
+                if known is None:
+                    known = terms[word] = (self._stemmed(word),)
+                return list(known)
+        found: list[str] = []
         for word in self._words(text):
             known = terms.get(word)
             if known is None:
@@ -118,9 +127,7 @@ class Analyzer:
 
     def _words(self, text: str) -> list[str]:
         if text.isascii():
-            # Most often the text is one word with the punctuation around it.
-            bare = text.lstrip("([\"'").rstrip(".,;:!?)]\"'")
-            return [bare.lower()] if bare.isalnum() else _ASCII_WORD.findall(text.lower())
+            return _ASCII_WORD.findall(text.lower())
         if self._any_word is None:
             import regex
 

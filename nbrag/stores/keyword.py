@@ -45,7 +45,10 @@ class KeywordIndex:
     analyzer
         Cuts texts and questions into terms.
     k1, b
-        How fast repeats of a term stop counting, and how far long texts are held back.
+        How fast repeats of a term stop counting, and how far long texts are held back. 1.2 and
+        0.75 were the best of 30 pairs by mean nDCG@10 over seven English and three other
+        collections (0.767; the other pairs reach 0.759 to 0.767), SciFact left out; they give
+        SciFact 0.689, and XQuAD in Chinese, Arabic, German 0.963, 0.887, 0.929.
     """
 
     def __init__(self, analyzer: Analyzer, *, k1: float = 1.2, b: float = 0.75) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +19,11 @@ def ranked(
 ) -> RankedList:
     items = sorted(scores.items(), key=lambda pair: -pair[1])
     return RankedList(leg, variant, weight, tuple(RankedItem(i, s) for i, s in items))
+
+
+def rescored(ranked: RankedList, change: Callable[[float], float]) -> RankedList:
+    items = tuple(RankedItem(item.chunk_id, change(item.score)) for item in ranked.items)
+    return RankedList(ranked.leg, ranked.variant, ranked.weight, items)
 
 
 LISTS = st.lists(
@@ -101,20 +110,94 @@ def test_every_voted_chunk_once_best_first(
     assert again == found
 
 
-@given(LISTS, st.floats(0.1, 10))
-def test_scale_of_scores_does_not_matter_to_min_max(lists: list[RankedList], factor: float) -> None:
-    scaled = [
-        RankedList(
-            r.leg, r.variant, r.weight, tuple(RankedItem(i.chunk_id, i.score * 4) for i in r.items)
-        )
-        for r in lists
+def scores_of(found: list[RankedItem]) -> dict[str, float]:
+    return {item.chunk_id: item.score for item in found}
+
+
+WAYS = [("rrf", "min-max"), ("convex", "min-max"), ("convex", "theoretical")]
+
+
+@given(LISTS, st.sampled_from([0.25, 2.0, 1024.0]), st.sampled_from([0.0, 3.0]))
+def test_scale_and_shift_of_scores_do_not_matter_to_min_max(
+    lists: list[RankedList], factor: float, shift: float
+) -> None:
+    whole = [rescored(r, lambda score: float(round(score))) for r in lists]
+    moved = [rescored(r, lambda score: score * factor + shift) for r in whole]
+    first = convex_combination(whole, normalization="min-max")
+    second = convex_combination(moved, normalization="min-max")
+    assert scores_of(second) == pytest.approx(scores_of(first))
+
+
+@given(LISTS)
+def test_ranks_alone_matter_to_reciprocal_ranks(lists: list[RankedList]) -> None:
+    flat = [rescored(r, lambda _: 1.0) for r in lists]
+    assert reciprocal_rank_fusion(flat) == reciprocal_rank_fusion(lists)
+
+
+@given(LISTS, st.randoms(use_true_random=False), st.sampled_from(WAYS))
+def test_the_order_of_the_lists_does_not_matter(
+    lists: list[RankedList], random: Random, way: tuple[Any, Any]
+) -> None:
+    shuffled = random.sample(lists, len(lists))
+    fusion, normalization = way
+    first = fuse(lists, fusion=fusion, normalization=normalization)
+    second = fuse(shuffled, fusion=fusion, normalization=normalization)
+    assert scores_of(second) == pytest.approx(scores_of(first))
+
+
+@given(LISTS, LISTS, st.sampled_from(WAYS))
+def test_lists_of_weight_zero_change_nothing(
+    lists: list[RankedList], others: list[RankedList], way: tuple[Any, Any]
+) -> None:
+    silent = [RankedList(r.leg, r.variant, 0.0, r.items) for r in others]
+    fusion, normalization = way
+    assert fuse([*lists, *silent], fusion=fusion, normalization=normalization) == fuse(
+        lists, fusion=fusion, normalization=normalization
+    )
+
+
+@given(LISTS, st.sampled_from(WAYS))
+def test_a_repeat_of_an_id_changes_nothing(lists: list[RankedList], way: tuple[Any, Any]) -> None:
+    doubled = [RankedList(r.leg, r.variant, r.weight, r.items + r.items) for r in lists]
+    fusion, normalization = way
+    assert fuse(doubled, fusion=fusion, normalization=normalization) == fuse(
+        lists, fusion=fusion, normalization=normalization
+    )
+
+
+@given(LISTS, st.sampled_from(WAYS))
+def test_a_chunk_that_is_ahead_in_every_list_stays_ahead(
+    lists: list[RankedList], way: tuple[Any, Any]
+) -> None:
+    ahead = [
+        RankedList(r.leg, r.variant, r.weight, (RankedItem("zz", 21.0), *r.items)) for r in lists
     ]
-    first = convex_combination(lists, normalization="min-max")
-    second = convex_combination(scaled, normalization="min-max")
-    assert factor > 0
-    assert {i.chunk_id: pytest.approx(i.score, abs=1e-6) for i in first} == {
-        i.chunk_id: i.score for i in second
-    }
+    fusion, normalization = way
+    found = fuse(ahead, fusion=fusion, normalization=normalization)
+    assert [item.chunk_id for item in found[:1]] == ["zz"] * bool(found)
+
+
+def test_ties_go_to_the_better_rank_and_then_to_the_smaller_id() -> None:
+    lists = [
+        ranked("vector", {"c": 2.0, "a": 1.0}, weight=61 * 62),
+        ranked("keyword", {"d": 2.0, "b": 1.0}, weight=61 * 62),
+    ]
+    assert [i.chunk_id for i in reciprocal_rank_fusion(lists)] == ["c", "d", "a", "b"]
+    # Four chunks have 0.5 in all: two first places, and two whose best place is the second.
+    even = [
+        ranked("vector", {"x": 4.0, "b": 3.0, "a": 0.0}),
+        ranked("keyword", {"y": 4.0, "b": 1.0, "a": 4.0, "w": 0.0}),
+    ]
+    found = scores_of(convex_combination(even, vector_weight=0.5))
+    assert found["a"] == found["b"]
+    order = [item.chunk_id for item in convex_combination(even, vector_weight=0.5)]
+    assert order == ["x", "y", "a", "b", "w"]
+
+
+@pytest.mark.parametrize("weight", [-0.1, 1.5, float("nan")])
+def test_a_share_beyond_all_or_nothing_is_refused(weight: float) -> None:
+    with pytest.raises(ValueError, match="vector_weight"):
+        convex_combination([ranked("vector", {"a": 1.0})], vector_weight=weight)
 
 
 def test_shares_out_of_use_leave_their_leg_out() -> None:

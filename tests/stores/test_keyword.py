@@ -90,6 +90,19 @@ def test_equal_texts_come_in_row_order() -> None:
     assert index.search("words", 2)[0].tolist() == [3, 5]
 
 
+def test_a_large_vocabulary_in_any_order_of_rows() -> None:
+    rows = np.random.default_rng(3).permutation(1000)
+    texts = {int(row): " ".join(f"w{row}x{i % 70}" for i in range(75)) for row in rows}
+    index = built(texts)
+    assert len(index._vocabulary.numbers) > 1 << 16
+    for row in (0, 7, 999):
+        question = f"w{row}x3 w{row}x69"
+        [(found, score)] = pairs(index.search(question, 5))
+        [(expected, exact)] = reference({row: texts[row], -1: texts[row ^ 1]}, question)
+        assert found == expected
+        assert score > exact
+
+
 def test_no_common_term_no_row() -> None:
     index = built({0: "alpha", 1: "beta", 2: "gamma", 3: "delta", 4: "epsilon"})
     assert index.search("beta zeta", 5)[0].tolist() == [1]
