@@ -9,6 +9,7 @@ scores and counts only.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from typing import Any
 from nbrag.rendering import Rendering, render_table
 from nbrag.types import RankedList, RetrievalChunk
 
-__all__ = ["StageRecord", "Trace", "TraceRow", "stage_span"]
+__all__ = ["StageChange", "StageRecord", "Trace", "TraceRow", "leg_name", "stage_span"]
 
 _log = logging.getLogger("nbrag.retrieval")
 #: Candidates per stage that a rendering shows.
@@ -50,12 +51,35 @@ class StageRecord:
         What it did, e.g. ``exact over 812 rows``.
     rows
         Its candidates after it, best first.
+    ranks
+        Whether it ranks candidates; a query processor runs before there are any.
     """
 
     stage: str
     milliseconds: float | None
     explanation: str
     rows: tuple[TraceRow, ...]
+    ranks: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class StageChange:
+    """What a stage did to the candidates of the one before it, as chunk ids.
+
+    Attributes
+    ----------
+    stage
+        Its name.
+    added, dropped
+        Candidates that only one of the two has.
+    lifted
+        Candidates that stand higher among those that both have.
+    """
+
+    stage: str
+    added: tuple[str, ...]
+    dropped: tuple[str, ...]
+    lifted: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -81,7 +105,7 @@ class Trace:
         """Add one record per list of a search."""
         for ranked in lists:
             rows = [(item.chunk_id, item.score) for item in ranked.items]
-            self.note(_leg_name(ranked, lists), rows, explanation=ranked.explanation)
+            self.note(leg_name(ranked, lists), rows, explanation=ranked.explanation)
 
     def note_chunks(
         self,
@@ -109,13 +133,14 @@ class Trace:
         *,
         milliseconds: float | None = None,
         explanation: str = "",
+        ranks: bool = True,
     ) -> None:
         """Add a record of a stage."""
         ranked = tuple(
             TraceRow(stage, chunk_id, rank, score)
             for rank, (chunk_id, score) in enumerate(rows, start=1)
         )
-        self.stages.append(StageRecord(stage, milliseconds, explanation, ranked))
+        self.stages.append(StageRecord(stage, milliseconds, explanation, ranked, ranks))
 
     def rows(self) -> list[dict[str, Any]]:
         """Return every candidate of every stage, for a table."""
@@ -155,9 +180,19 @@ class Trace:
                 found.setdefault(row.chunk_id, {})[record.stage] = row.rank
         return found
 
+    def changes(self) -> list[StageChange]:
+        """Return what each stage after the search added, dropped and lifted, in order."""
+        ranked = [record for record in self._steps() if record.ranks]
+        return [_change(before, after) for before, after in itertools.pairwise(ranked)]
+
+    def _steps(self) -> list[StageRecord]:
+        """Return the records from the search on; its legs are not steps of one ranking."""
+        names = [record.stage for record in self.stages]
+        return self.stages[names.index("search") if "search" in names else 0 :]
+
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Rendering:  # noqa: ARG002
         """Return a table: the final chunks and those that fell out late, a column per stage."""
-        names = list(dict.fromkeys(record.stage for record in self.stages))
+        names = list(dict.fromkeys(record.stage for record in self.stages if record.ranks))
         ranks = self.ranks()
         last = names[-1] if names else ""
         shown = sorted(
@@ -167,25 +202,54 @@ class Trace:
         kept = [chunk for chunk in shown if last in ranks[chunk]]
         dropped = [chunk for chunk in shown if last not in ranks[chunk]]
         table = (kept + dropped)[: max(_SHOWN, len(kept))]
-        notes = [
-            f"{record.stage}: {record.explanation}; {len(record.rows)} candidates"
-            if record.explanation
-            else f"{record.stage}: {len(record.rows)} candidates"
-            for record in self.stages
-        ]
         return render_table(
             f"Rank after each stage: {self.question}",
             ["chunk", *names],
             [[self.labels[chunk], *(ranks[chunk].get(name) for name in names)] for chunk in table],
-            notes=notes,
+            notes=self._notes(),
         )
+
+    def _notes(self) -> list[str]:
+        """Return one line per stage: what it did, how many candidates it left, what changed."""
+        later = [record for record in self._steps() if record.ranks][1:]
+        changed = {
+            id(record): _words(change) for record, change in zip(later, self.changes(), strict=True)
+        }
+        notes = []
+        for record in self.stages:
+            parts = [record.explanation] if record.explanation else []
+            if record.ranks:
+                parts += [f"{len(record.rows)} candidates", *changed.get(id(record), ())]
+            notes.append(f"{record.stage}: {'; '.join(parts)}")
+        return notes
 
     def __repr__(self) -> str:
         """Name the stages."""
         return f"<Trace {' -> '.join(record.stage for record in self.stages)}>"
 
 
-def _leg_name(ranked: RankedList, lists: Sequence[RankedList]) -> str:
+def _change(before: StageRecord, after: StageRecord) -> StageChange:
+    """Compare two rankings."""
+    old = [row.chunk_id for row in before.rows]
+    new = [row.chunk_id for row in after.rows]
+    in_both = set(old) & set(new)
+    places = {chunk: i for i, chunk in enumerate(chunk for chunk in old if chunk in in_both)}
+    stayed = (chunk for chunk in new if chunk in in_both)
+    return StageChange(
+        after.stage,
+        added=tuple(chunk for chunk in new if chunk not in in_both),
+        dropped=tuple(chunk for chunk in old if chunk not in in_both),
+        lifted=tuple(chunk for place, chunk in enumerate(stayed) if place < places[chunk]),
+    )
+
+
+def _words(change: StageChange) -> list[str]:
+    """Return how many candidates changed in each way, where any did."""
+    counts = {"added": change.added, "dropped": change.dropped, "lifted": change.lifted}
+    return [f"{len(chunks)} {what}" for what, chunks in counts.items() if chunks]
+
+
+def leg_name(ranked: RankedList, lists: Sequence[RankedList]) -> str:
     """Return a leg's name, numbered from 1 where the question had several variants."""
     several = sum(other.leg == ranked.leg for other in lists) > 1
     return f"{ranked.leg} {ranked.variant + 1}" if several else ranked.leg
@@ -205,16 +269,26 @@ def stage_span(name: str, attributes: Mapping[str, Any]) -> Iterator[dict[str, A
     Yields
     ------
     dict
-        For further attributes; ``milliseconds`` is set at the end.
+        For further attributes; ``milliseconds`` is set at the end, and ``error.type`` when the
+        stage raises, or by the caller when it was passed over: the span's status is then an
+        error, and the log line of level INFO instead of DEBUG.
     """
     from opentelemetry import trace
 
     outcome: dict[str, Any] = {}
     started = time.perf_counter()
-    tracer = trace.get_tracer("nbrag")
-    with tracer.start_as_current_span(name, attributes=dict(attributes)) as span:
+    # An exception's message may quote a passage: only its type is told.
+    with trace.get_tracer("nbrag").start_as_current_span(
+        name,
+        attributes=dict(attributes),
+        record_exception=False,
+        set_status_on_exception=False,
+    ) as span:
         try:
             yield outcome
+        except BaseException as error:
+            outcome["error.type"] = type(error).__name__
+            raise
         finally:
             outcome["milliseconds"] = (time.perf_counter() - started) * 1000
             span.set_attributes(
@@ -224,4 +298,8 @@ def stage_span(name: str, attributes: Mapping[str, Any]) -> Iterator[dict[str, A
                     if isinstance(value, str | int | float)
                 }
             )
-            _log.debug("%s", name, extra={"nbrag": {**attributes, **outcome}})
+            level = logging.DEBUG
+            if "error.type" in outcome:
+                span.set_status(trace.StatusCode.ERROR)
+                level = logging.INFO
+            _log.log(level, "%s", name, extra={"nbrag": {**attributes, **outcome}})

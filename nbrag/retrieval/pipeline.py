@@ -1,20 +1,23 @@
 """The retrieval pipeline: a question in, ranked chunks out.
 
 query processors -> one search (vector and keyword legs at the same time) -> fusion
-    -> result processors -> duplicates dropped -> cut to top_k -> expansion of what is left
+    -> duplicates dropped -> result processors -> cut to top_k -> expansion of what is left
+
+Duplicates go before the stages see them, so that none is paid for twice; what is missing then is
+searched for, deeper. Stages run once each, and what a stage drops stays dropped.
 """
 
 from __future__ import annotations
 
-import contextlib
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from numbers import Integral
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from nbrag.background import on_loop
-from nbrag.errors import EmbedderMismatch, NbragError, QueryError, StageError
+from nbrag.errors import EmbedderMismatch, QueryError, SpecificationError, StageError
 from nbrag.protocols import (
     Collection,
     Embedder,
@@ -22,7 +25,12 @@ from nbrag.protocols import (
     RetrievalResultProcessor,
 )
 from nbrag.rendering import Rendering, render_table
-from nbrag.retrieval.searching import Searcher, SearchOptions
+from nbrag.retrieval.distinct import distinct_chunks
+from nbrag.retrieval.searching import Found, Searcher, SearchOptions
+from nbrag.retrieval.stages import StageRunner
+from nbrag.spec.grammar import format_value
+from nbrag.spec.pipeline import StageSpec
+from nbrag.spec.stages import StageOptions
 from nbrag.tracing import Trace, stage_span
 from nbrag.types import RetrievalChunk, RetrievalQuery, RetrievalResults, Strategy
 
@@ -34,8 +42,8 @@ if TYPE_CHECKING:
 
 __all__ = ["RetrievalPipeline"]
 
-#: Doublings of the candidates when duplicates leave too few results.
-_MOST_WIDENINGS = 8
+#: Doublings of what is looked at when duplicates leave too few distinct chunks.
+_MOST_WIDENINGS = 10
 
 
 class RetrievalPipeline:
@@ -78,7 +86,7 @@ class RetrievalPipeline:
         self,
         collection: Collection,
         query: str | RetrievalQuery,
-        top_k: int = 5,
+        top_k: int | None = None,
         content: str | None = None,
         where: Any = None,
     ) -> RetrievalResults:
@@ -89,9 +97,10 @@ class RetrievalPipeline:
         collection
             Where to search.
         query
-            The question, or a prepared query (its ``top_k`` counts then).
+            The question, or a prepared query.
         top_k
-            Most results; as many are returned whenever that many distinct ones exist.
+            Most results; as many are returned whenever that many distinct ones exist and no
+            stage drops them. None: 5, or what a prepared query asks for.
         content
             Which field of a record is its text; None for the chunk's own.
         where
@@ -114,134 +123,83 @@ class RetrievalPipeline:
         self,
         collection: Collection,
         query: str | RetrievalQuery,
-        top_k: int,
+        top_k: int | None,
         content: str | None,
         where: Any,
     ) -> RetrievalResults:
         prepared = _prepare(query, top_k, where)
         trace = Trace(prepared.text, collection.name)
+        runner = StageRunner(collection, trace, strict=self.strict)
         attributes = {
             "gen_ai.operation.name": "retrieval",
             "gen_ai.data_source.id": collection.name,
             "gen_ai.request.top_k": prepared.top_k,
         }
         with stage_span(f"retrieval {collection.name}", attributes) as outcome:
-            prepared = await self._before(prepared, collection, trace)
-            results = await self._search_until_enough(prepared, collection, content, trace)
-            results = await self._after(results, collection, trace, after_cut=True)
+            for query_processor in self.query_processors:
+                prepared = await runner.change_query(query_processor, prepared)
+            prepared = self._searchable(prepared)
+            results = await self._search(prepared, collection, content, runner, trace)
+            for processor in self.result_processors:
+                if not processor.after_cut:
+                    results = await runner.change_results(processor, results)
+            results = _cut(results, trace)
+            for processor in self.result_processors:
+                if processor.after_cut:
+                    results = await runner.change_results(processor, results)
             outcome["nbrag.results"] = len(results)
         warnings = (*prepared.warnings, *results.warnings)
         return replace(results, warnings=tuple(dict.fromkeys(warnings)), trace=trace)
 
-    async def _before(
-        self, query: RetrievalQuery, collection: Collection, trace: Trace
-    ) -> RetrievalQuery:
-        for processor in self.query_processors:
-            with self._stage(processor.name) as outcome:
-                try:
-                    changed = await processor.process(query, collection)
-                except Exception as error:  # noqa: BLE001 - degraded or raised by _failed
-                    query = query.with_warning(self._failed(processor.name, error))
-                else:
-                    # What was asked is never changed, whatever a stage does.
-                    query = replace(changed, text=query.text)
-            trace.note(processor.name, (), milliseconds=outcome["milliseconds"])
-        return query
-
-    async def _search_until_enough(
-        self, query: RetrievalQuery, collection: Collection, content: str | None, trace: Trace
-    ) -> RetrievalResults:
-        """Search, with ever more candidates until top_k distinct results are there."""
-        processors = [p for p in self.result_processors if not p.after_cut]
-        wanted = max([query.top_k, *(p.candidates_needed(query.top_k) for p in processors)])
-        searcher = Searcher(self.search_options, self._matching_embedder(collection))
-        depth = max(wanted, self.search_options.candidates)
-        for _ in range(_MOST_WIDENINGS):
-            steps = Trace(query.text, collection.name)
-            results, exhausted = await self._search_once(
-                searcher,
-                query,
-                collection,
-                content=content,
-                sizes=(wanted, depth),
-                trace=steps,
-            )
-            results = await self._after(results, collection, steps, after_cut=False)
-            distinct = _without_duplicates(results.chunks)
-            if len(distinct) >= query.top_k or exhausted:
-                break
-            wanted, depth = wanted * 2, depth * 2
-        trace.stages += steps.stages
-        trace.labels.update(steps.labels)
-        if len(distinct) < len(results.chunks):
-            trace.note_chunks("distinct", distinct)
-        cut = tuple(
-            chunk.ranked("result", rank, None)
-            for rank, chunk in enumerate(distinct[: query.top_k], start=1)
+    def _searchable(self, query: RetrievalQuery) -> RetrievalQuery:
+        """Return the query with a strategy that there is."""
+        if query.strategy is not Strategy.TREE:
+            return query
+        reason = "there is no summary tree to search"
+        if self.strict:
+            raise StageError("search", f"{reason}.", hint="use another search mode")
+        mode = self.search_options.mode
+        return replace(query, strategy=None).with_warning(
+            f"stage 'search': {reason}; {mode} search was used instead"
         )
-        trace.note_chunks("result", cut)
-        return replace(results, chunks=cut)
 
-    async def _search_once(
+    async def _search(
         self,
-        searcher: Searcher,
         query: RetrievalQuery,
         collection: Collection,
-        *,
         content: str | None,
-        sizes: tuple[int, int],
+        runner: StageRunner,
         trace: Trace,
-    ) -> tuple[RetrievalResults, bool]:
-        wanted, depth = sizes
-        with self._stage("search") as outcome:
-            found = await searcher.search(query, collection, depth)
-        kept = found.fused[:wanted]
-        rows = await collection.chunks([item.chunk_id for item in kept], content=content)
-        histories = found.histories(rows)
-        chunks = [
-            replace(rows[item.chunk_id], history=histories[item.chunk_id]).ranked(
-                "search", rank, item.score
-            )
-            for rank, item in enumerate(kept, start=1)
-            if item.chunk_id in rows
-        ]
-        trace.note_lists(found.lists)
-        trace.note_chunks(
-            "search",
-            chunks,
-            milliseconds=outcome["milliseconds"],
-            explanation=searcher.explanation(query),
-        )
-        exhausted = len(found.fused) <= wanted and all(
-            len(ranked.items) < depth for ranked in found.lists
-        )
-        return RetrievalResults(query, tuple(chunks), dict(query.metadata)), exhausted
-
-    async def _after(
-        self, results: RetrievalResults, collection: Collection, trace: Trace, *, after_cut: bool
     ) -> RetrievalResults:
-        for processor in self.result_processors:
-            if processor.after_cut is not after_cut:
-                continue
-            with self._stage(processor.name) as outcome:
-                try:
-                    results = await processor.process(results, collection)
-                except Exception as error:  # noqa: BLE001 - degraded or raised by _failed
-                    results = results.with_warning(self._failed(processor.name, error))
-            trace.note_chunks(processor.name, results.chunks, milliseconds=outcome["milliseconds"])
-        return results
-
-    def _stage(self, name: str) -> contextlib.AbstractContextManager[dict[str, Any]]:
-        return stage_span(f"nbrag.stage {name}", {"nbrag.stage": name})
-
-    def _failed(self, stage: str, error: Exception) -> str:
-        """Return the warning for a failed stage; raise when nothing may be passed over."""
-        if isinstance(error, NbragError):
-            # Wrong settings, missing packages and the like are the person's to mend.
-            raise error
-        if self.strict:
-            raise StageError(stage, f"{type(error).__name__}: {error}") from error
-        return f"stage '{stage}' failed and was passed over: {type(error).__name__}: {error}"
+        """Search, ever deeper until there are as many distinct chunks as the stages want."""
+        needed = [p.candidates_needed(query.top_k) for p in self.result_processors]
+        wanted = max(query.top_k, *needed) if needed else query.top_k
+        searcher = Searcher(self.search_options, self._matching_embedder(collection))
+        size, depth = wanted, max(wanted, self.search_options.candidates)
+        with runner.span("search") as outcome:
+            found = await searcher.search(query, collection, depth)
+            chunks: list[RetrievalChunk] = []
+            for widening in range(_MOST_WIDENINGS + 1):
+                chunks += await _rows(found, len(chunks), size, collection, content)
+                distinct = distinct_chunks(chunks)
+                seen_all = size >= len(found.fused)
+                nothing_left = seen_all and found.complete(depth)
+                if len(distinct) >= wanted or nothing_left or widening == _MOST_WIDENINGS:
+                    break
+                if seen_all:
+                    # A deeper search may order its results differently: all rows anew.
+                    depth, chunks = depth * 2, []
+                    found = await searcher.search(query, collection, depth)
+                size = max(size * 2, self.search_options.candidates)
+            outcome["nbrag.candidates"] = len(found.fused)
+        trace.note_lists(found.lists)
+        explanation = searcher.explanation(query)
+        trace.note_chunks(
+            "search", chunks, milliseconds=outcome["milliseconds"], explanation=explanation
+        )
+        if len(distinct) < len(chunks):
+            trace.note_chunks("distinct", distinct[:wanted], explanation="repeated texts dropped")
+        return RetrievalResults(query, tuple(distinct[:wanted]), dict(query.metadata))
 
     def _matching_embedder(self, collection: Collection) -> Callable[[], Embedder]:
         """Return the embedder, refusing one that the collection was not made with."""
@@ -268,7 +226,7 @@ class RetrievalPipeline:
 
     def _require_spec(self) -> PipelineSpec:
         if self.spec is None:
-            raise QueryError(
+            raise SpecificationError(
                 "this pipeline was made from objects and has no specification.",
                 hint="build it with workspace.retrieval_pipeline()",
             )
@@ -288,23 +246,23 @@ class RetrievalPipeline:
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Rendering:  # noqa: ARG002
         """Return a table of the stages."""
-        stages = self.spec.stages if self.spec else ()
-        rows: list[list[str]] = [
-            [
-                stage.name,
-                ", ".join(f"{k}={v}" for k, v in stage.changed_options().items())
-                or "default options",
-            ]
-            for stage in stages
-        ] or [["search", "default options"]]
         name = self.spec.name if self.spec else "pipeline"
+        rows = [[stage, options] for stage, options in self._stages()]
         return render_table(f"Pipeline {name}", ["stage", "options"], rows)
+
+    def _stages(self) -> Iterator[tuple[str, str]]:
+        """Yield each stage's name and options, in the order in which they run."""
+        early = [p for p in self.result_processors if not p.after_cut]
+        late = [p for p in self.result_processors if p.after_cut]
+        for processor in self.query_processors:
+            yield processor.name, _shown(getattr(processor, "options", None))
+        yield "search", _shown(self.search_options)
+        for result_processor in (*early, *late):
+            yield result_processor.name, _shown(getattr(result_processor, "options", None))
 
     def __repr__(self) -> str:
         """Name the stages."""
-        names = [p.name for p in self.query_processors]
-        names += ["search", *(p.name for p in self.result_processors)]
-        return f"<RetrievalPipeline {' -> '.join(names)}>"
+        return f"<RetrievalPipeline {' -> '.join(name for name, _ in self._stages())}>"
 
     # The end -----------------------------------------------------------------------------
 
@@ -346,13 +304,36 @@ class RetrievalPipeline:
         run(self.aclose())
 
 
-def _prepare(query: str | RetrievalQuery, top_k: int, where: Any) -> RetrievalQuery:
+def _shown(options: Any) -> str:
+    """Return a stage's options as a cell has them."""
+    if not isinstance(options, StageOptions):
+        return "an own object"
+    changed = StageSpec("", options).changed_options()
+    pairs = [f"{key}={format_value(value)}" for key, value in changed.items()]
+    return "  ".join(pairs) or "default options"
+
+
+def _asked(query: Any) -> RetrievalQuery:
+    """Return what was asked as a query."""
+    if isinstance(query, RetrievalQuery):
+        return query
+    if isinstance(query, str):
+        return RetrievalQuery(query)
+    raise QueryError(
+        f"the question is a {type(query).__name__}.", hint="give text or a RetrievalQuery"
+    )
+
+
+def _prepare(query: str | RetrievalQuery, top_k: int | None, where: Any) -> RetrievalQuery:
     """Return the query that the stages start from."""
-    prepared = RetrievalQuery(query, top_k=top_k) if isinstance(query, str) else query
+    prepared = _asked(query)
     if not prepared.text.strip() and not any(v.vector is not None for v in prepared.variants):
         raise QueryError("the question is empty.", hint="write what you want to find")
-    if prepared.top_k < 1:
-        raise QueryError(f"top_k is {prepared.top_k}.", hint="ask for 1 result or more")
+    wanted: Any = prepared.top_k if top_k is None else top_k
+    # Whole numbers of NumPy and pandas count too.
+    if not isinstance(wanted, Integral) or int(wanted) < 1:
+        raise QueryError(f"top_k is {wanted!r}.", hint="ask for a whole number, 1 or more")
+    prepared = replace(prepared, top_k=int(wanted))
     if where is not None:
         from nbrag.stores.filters import as_filter
 
@@ -366,20 +347,25 @@ def _prepare(query: str | RetrievalQuery, top_k: int, where: Any) -> RetrievalQu
     return prepared
 
 
-def _without_duplicates(chunks: Sequence[RetrievalChunk]) -> list[RetrievalChunk]:
-    """Return the chunks, each text once, with the other places of the text in the record."""
-    places: dict[str, list[str]] = {}
-    kept: dict[str, RetrievalChunk] = {}
-    for chunk in chunks:
-        text = " ".join(chunk.content.split())
-        if text in kept:
-            if kept[text].id != chunk.id:
-                places.setdefault(text, []).append(chunk.source)
-        else:
-            kept[text] = chunk
+async def _rows(
+    found: Found, start: int, stop: int, collection: Collection, content: str | None
+) -> list[RetrievalChunk]:
+    """Return the stored chunks of a stretch of the fused list, with their ranks so far."""
+    items = found.fused[start:stop]
+    rows = await collection.chunks([item.chunk_id for item in items], content=content)
+    histories = found.histories(rows)
     return [
-        replace(chunk, record={**chunk.record, "also_in": list(dict.fromkeys(places[text]))})
-        if text in places
-        else chunk
-        for text, chunk in kept.items()
+        replace(rows[item.chunk_id], history=histories[item.chunk_id]).ranked(
+            "search", rank, item.score
+        )
+        for rank, item in enumerate(items, start=start + 1)
+        if item.chunk_id in rows
     ]
+
+
+def _cut(results: RetrievalResults, trace: Trace) -> RetrievalResults:
+    """Return the best ``top_k`` results, without repeats that stages may have brought in."""
+    distinct = distinct_chunks(results.chunks)[: results.query.top_k]
+    cut = tuple(chunk.ranked("result", rank, None) for rank, chunk in enumerate(distinct, start=1))
+    trace.note_chunks("result", cut)
+    return replace(results, chunks=cut)

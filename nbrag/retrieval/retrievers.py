@@ -32,9 +32,12 @@ class PipelineRetriever:
         self.collection = collection
 
     async def retrieve(
-        self, query: str | RetrievalQuery, *, top_k: int = 5, where: Any = None
+        self, query: str | RetrievalQuery, *, top_k: int | None = None, where: Any = None
     ) -> RetrievalResults:
-        """Return at most ``top_k`` chunks, best first, that pass the filter ``where``."""
+        """Return at most ``top_k`` chunks, best first, that pass the filter ``where``.
+
+        Without ``top_k``: 5, or what a prepared query asks for.
+        """
         return await self.pipeline.process(self.collection, query, top_k=top_k, where=where)
 
     async def __aenter__(self) -> Self:

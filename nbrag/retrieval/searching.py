@@ -20,6 +20,7 @@ from nbrag.retrieval.fusion import (
     fuse,
 )
 from nbrag.spec.stages import StageOptions
+from nbrag.tracing import leg_name
 from nbrag.types import (
     HistoryEntry,
     QueryVariant,
@@ -82,13 +83,18 @@ class Found:
     lists: tuple[RankedList, ...]
     fused: tuple[RankedItem, ...]
 
+    def complete(self, depth: int) -> bool:
+        """Return whether no list would be longer if it could have more than ``depth`` rows."""
+        return all(len(ranked.items) < depth for ranked in self.lists)
+
     def histories(self, chunk_ids: Iterable[str]) -> dict[str, tuple[HistoryEntry, ...]]:
         """Return the chunks' ranks and scores in each list that has them, by chunk id."""
         found: dict[str, list[HistoryEntry]] = {chunk_id: [] for chunk_id in chunk_ids}
         for ranked in self.lists:
+            name = leg_name(ranked, self.lists)
             for rank, item in enumerate(ranked.items, start=1):
                 if item.chunk_id in found:
-                    found[item.chunk_id].append(HistoryEntry(ranked.leg, rank, item.score))
+                    found[item.chunk_id].append(HistoryEntry(name, rank, item.score))
         return {chunk_id: tuple(entries) for chunk_id, entries in found.items()}
 
 

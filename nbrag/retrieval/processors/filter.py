@@ -38,6 +38,7 @@ class FilterProcessor(RetrievalQueryProcessor):
     name = "filter"
 
     def __init__(self, options: FilterOptions) -> None:
+        self.options = options
         self._filter = parse_filter(options.where)
 
     async def process(self, query: RetrievalQuery, collection: Collection) -> RetrievalQuery:  # noqa: ARG002
