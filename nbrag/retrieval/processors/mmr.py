@@ -31,7 +31,8 @@ class MmrProcessor(RetrievalResultProcessor):
     and Producing Summaries" (SIGIR 1998): the next result is the one with the highest
     ``lambda * relevance - (1 - lambda) * similarity`` to the nearest result chosen already;
     ``diversity`` is 1 - lambda. Relevance is the score so far, scaled to 0..1 over the
-    candidates.
+    candidates; similarities below 0 count as 0. Chunks without a stored vector, such as those of
+    another source, come last in their order.
 
     Parameters
     ----------
@@ -70,7 +71,8 @@ class MmrProcessor(RetrievalResultProcessor):
             left[best] = False
             chosen.append(chunks[best].ranked(self.name, rank, float(marginal[best])))
             nearest = np.maximum(nearest, matrix @ matrix[best])
-        return replace(results, chunks=tuple(chosen))
+        others = [chunk for chunk in results.chunks if chunk.id not in vectors]
+        return replace(results, chunks=(*chosen, *others))
 
 
 register_stage(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 
 from pydantic import Field
@@ -48,18 +49,18 @@ class NeighbourProcessor(RetrievalResultProcessor):
         widened: list[RetrievalChunk] = []
         for chunk in results.chunks:
             span = await self._window(chunk, collection)
-            if span is None:
+            if chunk.span is None or span is None:
                 widened.append(chunk)
                 continue
-            hits = [(chunk.span.start, chunk.span.end)] if chunk.span else []
-            place = _overlapping(widened, chunk.document_id, span)
-            if place is None:
-                record = {**chunk.record, "hit_spans": hits}
-                text = await collection.document_text(chunk.document_id, span)
-                widened.append(replace(chunk, content=text, span=span, record=record))
-            else:
-                widened[place] = await _joined(widened[place], span, hits, collection)
-        ranked = [c.ranked(self.name, rank, None) for rank, c in enumerate(widened, start=1)]
+            hits = [(chunk.span.start, chunk.span.end)]
+            record = {**chunk.record, "hit_spans": hits}
+            widened = _with(widened, replace(chunk, span=span, record=record))
+        ranked = []
+        for rank, chunk in enumerate(widened, start=1):
+            text = chunk.content
+            if chunk.span is not None:
+                text = await collection.document_text(chunk.document_id, chunk.span)
+            ranked.append(replace(chunk, content=text).ranked(self.name, rank, None))
         return replace(results, chunks=tuple(ranked))
 
     async def _window(self, chunk: RetrievalChunk, collection: Collection) -> Span | None:
@@ -87,28 +88,33 @@ def _same_section(around: list[RetrievalChunk], chunk: RetrievalChunk) -> list[R
     return around[begin : end + 1]
 
 
-def _overlapping(widened: list[RetrievalChunk], document_id: str, span: Span) -> int | None:
-    for place, other in enumerate(widened):
-        if (
-            other.document_id == document_id
-            and other.span is not None
-            and other.span.start < span.end
-            and span.start < other.span.end
-        ):
-            return place
-    return None
+def _with(widened: list[RetrievalChunk], chunk: RetrievalChunk) -> list[RetrievalChunk]:
+    """Return the list with one more chunk, made one with all that it overlaps."""
+    touched = [other for other in widened if _overlap(other, chunk)]
+    if not touched:
+        return [*widened, chunk]
+    joined = functools.reduce(_joined, [*touched, chunk])
+    gone = {id(other) for other in touched[1:]}
+    return [joined if other is touched[0] else other for other in widened if id(other) not in gone]
 
 
-async def _joined(
-    chunk: RetrievalChunk, span: Span, hits: list[tuple[int, int]], collection: Collection
-) -> RetrievalChunk:
-    """Return a widened chunk that covers another one's stretch too."""
-    old = chunk.span or span
-    first = min(old, span, key=lambda part: part.start)
-    whole = Span(first.start, max(old.end, span.end), first.page)
-    record = {**chunk.record, "hit_spans": [*chunk.record.get("hit_spans", []), *hits]}
-    text = await collection.document_text(chunk.document_id, whole)
-    return replace(chunk, content=text, span=whole, record=record)
+def _overlap(one: RetrievalChunk, other: RetrievalChunk) -> bool:
+    return (
+        one.document_id == other.document_id
+        and one.span is not None
+        and other.span is not None
+        and one.span.start < other.span.end
+        and other.span.start < one.span.end
+    )
+
+
+def _joined(better: RetrievalChunk, other: RetrievalChunk) -> RetrievalChunk:
+    """Return the better chunk, covering the other one's stretch too."""
+    spans = [chunk.span for chunk in (better, other) if chunk.span is not None]
+    first = min(spans, key=lambda span: span.start)
+    whole = Span(first.start, max(span.end for span in spans), first.page)
+    hits = [*better.record.get("hit_spans", ()), *other.record.get("hit_spans", ())]
+    return replace(better, span=whole, record={**better.record, "hit_spans": hits})
 
 
 register_stage(
