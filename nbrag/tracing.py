@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nbrag.rendering import Rendering, render_table
+from nbrag.rendering import Rendering, clip, render_table
 from nbrag.types import RankedList, RetrievalChunk
 
 __all__ = ["StageChange", "StageRecord", "Trace", "TraceRow", "leg_name", "stage_span"]
@@ -203,7 +203,7 @@ class Trace:
         dropped = [chunk for chunk in shown if last not in ranks[chunk]]
         table = (kept + dropped)[: max(_SHOWN, len(kept))]
         return render_table(
-            f"Rank after each stage: {self.question}",
+            f"Rank after each stage: {clip(self.question, 200)}",
             ["chunk", *names],
             [[self.labels[chunk], *(ranks[chunk].get(name) for name in names)] for chunk in table],
             notes=self._notes(),

@@ -26,7 +26,7 @@ from nbrag.protocols import (
 )
 from nbrag.rendering import Rendering, render_table
 from nbrag.retrieval.distinct import distinct_chunks
-from nbrag.retrieval.searching import Found, Searcher, SearchOptions
+from nbrag.retrieval.searching import Found, Searcher, SearchOptions, encodable
 from nbrag.retrieval.stages import StageRunner
 from nbrag.spec.grammar import format_value
 from nbrag.spec.pipeline import StageSpec
@@ -329,6 +329,11 @@ def _prepare(query: str | RetrievalQuery, top_k: int | None, where: Any) -> Retr
     prepared = _asked(query)
     if not prepared.text.strip() and not any(v.vector is not None for v in prepared.variants):
         raise QueryError("the question is empty.", hint="write what you want to find")
+    if encodable(prepared.text) != prepared.text:
+        raise QueryError(
+            "the question holds half of a surrogate pair, which is no character.",
+            hint="decode it with errors='replace'",
+        )
     wanted: Any = prepared.top_k if top_k is None else top_k
     # Whole numbers of NumPy and pandas count too.
     if not isinstance(wanted, Integral) or int(wanted) < 1:

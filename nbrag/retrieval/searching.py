@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -33,7 +34,10 @@ from nbrag.types import (
     VariantKind,
 )
 
-__all__ = ["Found", "SearchOptions", "Searcher"]
+__all__ = ["Found", "SearchOptions", "Searcher", "encodable"]
+
+#: Halves of a surrogate pair, which a model's JSON may hold: no tokenizer and no store takes them.
+_SURROGATES = re.compile("[\ud800-\udfff]")
 
 _LEGS: dict[Strategy, frozenset[SearchLeg]] = {
     Strategy.HYBRID: frozenset(("vector", "keyword")),
@@ -66,6 +70,11 @@ class SearchOptions(StageOptions):
         default=DEFAULT_NORMALIZATION, description="how a convex fusion scales scores"
     )
     k: int = Field(default=RRF_K, ge=0, description="the constant of reciprocal rank fusion")
+
+
+def encodable(text: str) -> str:
+    """Return the text with U+FFFD in the place of lone surrogates."""
+    return _SURROGATES.sub("\ufffd", text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +168,10 @@ class Searcher:
     ) -> tuple[QueryVariant, ...]:
         """Return the variants, those that feed the vector leg with their vectors."""
         if self._vectors is None:
-            variants = list(query.effective_variants)
+            variants = [
+                replace(variant, text=encodable(variant.text))
+                for variant in query.effective_variants
+            ]
             if "vector" in legs:
                 questions = [
                     i

@@ -169,7 +169,7 @@ class RetrievalResults(Sequence[RetrievalChunk]):
         if not rows:
             notes.insert(0, "nothing was found")
         return render_table(
-            self.query.text,
+            clip(self.query.text, 200),
             ["rank", "score", "source", "heading", "page", "text"],
             rows,
             details=[chunk.content for chunk in self.chunks],

@@ -245,6 +245,24 @@ def test_top_k_is_a_whole_number_or_the_querys_own(workspace: Workspace, top_k: 
             nbrag.run(retriever.retrieve(query, top_k=top_k))
 
 
+def test_half_a_surrogate_pair_is_refused_in_a_question_and_replaced_in_a_rewrite(
+    workspace: Workspace,
+) -> None:
+    with pytest.raises(QueryError, match="surrogate"):
+        workspace.search("word3 \ud800", collection="docs")
+    variants = (QueryVariant("word3 \ud800 text", VariantKind.REWRITE),)
+    results = search(workspace, OnQuery(lambda query: replace(query, variants=variants)))
+    assert results[0].content == "word3 text"
+
+
+@pytest.mark.parametrize("question", ["nul\0 byte", "😀" * 9, "שלום", "x" * 1_000_000, "a\u2028b"])
+def test_strange_questions_are_searched_and_shown(workspace: Workspace, question: str) -> None:
+    results = workspace.search(question, collection="docs")
+    assert len(results) == 5
+    for shown in (results, results.trace):
+        assert all(len(text) < 50_000 for text in shown._repr_mimebundle_().values())
+
+
 @pytest.mark.parametrize("question", [None, 5, b"word3", ["word3"]])
 def test_a_question_is_text(workspace: Workspace, question: Any) -> None:
     retriever = VectorStoreRetriever(workspace["docs"], workspace.embedder)
