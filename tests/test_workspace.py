@@ -203,3 +203,10 @@ def test_generated_python_finds_the_same(file: Path) -> None:
         found = nbrag.run(names["retriever"].retrieve("ants"))  # type: ignore[attr-defined]
         names["workspace"].close()  # type: ignore[attr-defined]
     assert [c.id for c in found] == expected
+
+
+def test_a_collection_named_like_its_file_is_refused_clearly(tmp_path: Path) -> None:
+    with Workspace(tmp_path / "docs.duckdb", embedder=HashEmbedder()) as workspace:
+        with pytest.raises(ConfigurationError, match="name of its database file"):
+            workspace.ingest("Docs", RECORDS)
+        assert workspace.ingest("pages", RECORDS).counts == {"added": 2}

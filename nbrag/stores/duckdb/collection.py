@@ -278,6 +278,12 @@ def create_collection(
         When there is a collection or schema of that name.
     """
     check_collection_name(name)
+    if name.casefold() == str(database.execute("SELECT current_database()")[0][0]).casefold():
+        # DuckDB can't tell a schema from a catalog of the same name.
+        raise ConfigurationError(
+            f"a collection can't have the name of its database file, '{name}'.",
+            hint="choose another name for one of the two",
+        )
     mode = _checked_mode(index)
     database.run_sync(
         lambda cursor: catalog.add_entry(
