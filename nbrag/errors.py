@@ -28,7 +28,13 @@ The tree::
     │   └── EmbedderMismatch            another embedder than the collection's
     ├── ModelError                      a model that can't be used
     │   ├── ModelNotFound               no such file, folder or package
-    │   └── ModelInvalid                a file that isn't the model it should be
+    │   ├── ModelInvalid                a file that isn't the model it should be
+    │   ├── ReplayMissing               a request that the recorded replies don't hold
+    │   └── ChatError                   a chat model gave no answer that can be used
+    │       ├── ChatUnavailable         no connection, a server's failure, no answer in time
+    │       ├── RateLimited             too many requests, after all tries
+    │       ├── ReplyInvalid            an answer, but not what was asked for
+    │       └── BudgetExceeded          the calls, tokens or money allowed are used up
     └── JudgementsError                 judgements that can't be read
 
 Each message says what happened; ``hint`` says what to do about it. In a notebook an error is
@@ -42,6 +48,9 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 __all__ = [
+    "BudgetExceeded",
+    "ChatError",
+    "ChatUnavailable",
     "CollectionNotFound",
     "ConfigurationError",
     "CorruptDocument",
@@ -64,7 +73,10 @@ __all__ = [
     "PasswordRequired",
     "PipelineNotFound",
     "QueryError",
+    "RateLimited",
     "ReaderError",
+    "ReplayMissing",
+    "ReplyInvalid",
     "SourceNotFound",
     "SpecificationError",
     "StageError",
@@ -288,6 +300,54 @@ class ModelNotFound(ModelError):
 
 class ModelInvalid(ModelError):
     """A file is not the model that it should be."""
+
+
+class ReplayMissing(ModelError):
+    """Recorded replies are replayed, and this request is not among them."""
+
+
+class ChatError(ModelError):
+    """A chat model gave no answer that can be used; a stage then passes its input on."""
+
+
+class ChatUnavailable(ChatError):
+    """The model could not be reached, failed, or did not answer in time."""
+
+
+class RateLimited(ChatError):
+    """The provider takes no more requests for now, after all tries.
+
+    Parameters
+    ----------
+    message, hint
+        As in :class:`NbragError`.
+    retry_after
+        Seconds that the provider asked to wait, None when it did not say.
+    """
+
+    def __init__(self, message: str, *, hint: str = "", retry_after: float | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.retry_after = retry_after
+
+
+class ReplyInvalid(ChatError):
+    """The model answered something else than what was asked for.
+
+    Parameters
+    ----------
+    message, hint
+        As in :class:`NbragError`.
+    reply
+        The model's words.
+    """
+
+    def __init__(self, message: str, *, hint: str = "", reply: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.reply = reply
+
+
+class BudgetExceeded(ChatError):
+    """The calls, tokens or money that were allowed are used up."""
 
 
 class JudgementsError(NbragError):

@@ -43,6 +43,7 @@ __all__ = [
     "Retriever",
     "SourceItem",
     "StoredDocument",
+    "StreamingChatClient",
     "TokenCounter",
     "WriteSession",
 ]
@@ -95,11 +96,34 @@ class Embedder(TokenCounter, Protocol):
 class ChatClient(Protocol):
     """Talks to a chat model."""
 
-    async def complete(self, messages: Sequence[ChatMessage], **options: Any) -> ChatReply:
-        """Return the model's answer; raise a :class:`nbrag.errors.ModelError` when there is none.
+    @property
+    def model(self) -> str:
+        """The model's name, without anything secret in it."""
+        ...
 
-        ``options`` are the provider's own, such as ``temperature``.
+    async def complete(self, messages: Sequence[ChatMessage], **options: Any) -> ChatReply:
+        """Return the model's answer.
+
+        ``options`` are the provider's own, such as ``temperature``, and ``response_format``: the
+        JSON schema of a structured answer, as ``{"type": "json_schema", "json_schema": {...}}``.
+        A client that can't send it leaves it out: the answer is checked in any case.
+
+        Raises
+        ------
+        ChatError
+            When there is no usable answer: a stage then passes its input on with a warning.
+        ModelError
+            When the person has to mend something: a wrong key or model name.
         """
+        ...
+
+
+@runtime_checkable
+class StreamingChatClient(ChatClient, Protocol):
+    """A chat client that gives its answer piece by piece."""
+
+    def stream(self, messages: Sequence[ChatMessage], **options: Any) -> AsyncIterator[str]:
+        """Yield the answer's pieces as they come; errors as in :meth:`ChatClient.complete`."""
         ...
 
 
@@ -280,6 +304,13 @@ class Collection(Protocol):
 
     async def fields(self) -> dict[str, str]:
         """Return the fields that a filter may name, with their types."""
+        ...
+
+    async def field_values(self, field: str, *, limit: int = 10_000) -> list[Any]:
+        """Return the distinct values of a metadata field, most frequent first.
+
+        Of a list field, the members of the lists.
+        """
         ...
 
     def writer(self) -> WriteSession:

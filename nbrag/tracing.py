@@ -9,6 +9,7 @@ scores and counts only.
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import itertools
 import logging
 import time
@@ -19,9 +20,18 @@ from typing import Any
 from nbrag.rendering import Rendering, clip, render_table
 from nbrag.types import RankedList, RetrievalChunk
 
-__all__ = ["StageChange", "StageRecord", "Trace", "TraceRow", "leg_name", "stage_span"]
+__all__ = [
+    "StageChange",
+    "StageRecord",
+    "Trace",
+    "TraceRow",
+    "current_stage",
+    "leg_name",
+    "stage_span",
+]
 
 _log = logging.getLogger("nbrag.retrieval")
+_stage: contextvars.ContextVar[str] = contextvars.ContextVar("nbrag_stage", default="")
 #: Candidates per stage that a rendering shows.
 _SHOWN = 10
 
@@ -255,6 +265,11 @@ def leg_name(ranked: RankedList, lists: Sequence[RankedList]) -> str:
     return f"{ranked.leg} {ranked.variant + 1}" if several else ranked.leg
 
 
+def current_stage() -> str:
+    """Return the stage that runs here, for whoever keeps accounts of it; empty outside of one."""
+    return _stage.get()
+
+
 @contextlib.contextmanager
 def stage_span(name: str, attributes: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Run a stage in a span, and write one log line when it ends.
@@ -276,6 +291,7 @@ def stage_span(name: str, attributes: Mapping[str, Any]) -> Iterator[dict[str, A
     from opentelemetry import trace
 
     outcome: dict[str, Any] = {}
+    before = _stage.set(str(attributes.get("nbrag.stage", "")) or _stage.get())
     started = time.perf_counter()
     # An exception's message may quote a passage: only its type is told.
     with trace.get_tracer("nbrag").start_as_current_span(
@@ -290,6 +306,7 @@ def stage_span(name: str, attributes: Mapping[str, Any]) -> Iterator[dict[str, A
             outcome["error.type"] = type(error).__name__
             raise
         finally:
+            _stage.reset(before)
             outcome["milliseconds"] = (time.perf_counter() - started) * 1000
             span.set_attributes(
                 {

@@ -32,7 +32,7 @@ from nbrag.spec.grammar import format_value
 from nbrag.spec.pipeline import StageSpec
 from nbrag.spec.stages import StageOptions
 from nbrag.tracing import Trace, stage_span
-from nbrag.types import RetrievalChunk, RetrievalQuery, RetrievalResults, Strategy
+from nbrag.types import Fallback, RetrievalChunk, RetrievalQuery, RetrievalResults, Strategy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -140,6 +140,10 @@ class RetrievalPipeline:
                 prepared = await runner.change_query(query_processor, prepared)
             prepared = self._searchable(prepared)
             results = await self._search(prepared, collection, content, runner, trace)
+            fallback = prepared.fallback
+            if fallback is not None and len(results) < min(fallback.minimum, prepared.top_k):
+                prepared = _fallen_back(prepared, fallback, len(results))
+                results = await self._search(prepared, collection, content, runner, trace)
             for processor in self.result_processors:
                 if not processor.after_cut:
                     results = await runner.change_results(processor, results)
@@ -350,6 +354,16 @@ def _prepare(query: str | RetrievalQuery, top_k: int | None, where: Any) -> Retr
             "this collection has no summary tree to search.", hint="use another search mode"
         )
     return prepared
+
+
+def _fallen_back(query: RetrievalQuery, fallback: Fallback, found: int) -> RetrievalQuery:
+    """Return the query without what narrowed it, and the warning that says so."""
+    chunks = "1 chunk" if found == 1 else f"{found} chunks"
+    how = "" if fallback.strategy is None else f"{fallback.strategy} "
+    widened = replace(query, strategy=fallback.strategy, filter=fallback.filter, fallback=None)
+    return widened.with_warning(
+        f"{fallback.reason} found {chunks}; a {how}search without it was used instead"
+    )
 
 
 async def _rows(

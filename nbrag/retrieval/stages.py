@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from nbrag.errors import NbragError, StageError
+from nbrag.errors import ChatError, NbragError, StageError
 from nbrag.protocols import Collection, RetrievalQueryProcessor, RetrievalResultProcessor
 from nbrag.tracing import Trace, stage_span
 from nbrag.types import RetrievalChunk, RetrievalQuery, RetrievalResults
 
 __all__ = ["StageRunner"]
 
+_Answer = TypeVar("_Answer")
 _Data = TypeVar("_Data", RetrievalQuery, RetrievalResults)
 
 
 class StageRunner:
     """Runs processors one after the other, for one question.
 
-    A stage that fails is passed over: its input goes on unchanged with a warning. Errors that
-    the person has to mend (a missing package, a wrong filter, a locked file: every
-    :class:`nbrag.errors.NbragError` but :class:`nbrag.errors.StageError`) are always raised.
+    A stage that fails, or takes longer than its option ``time_limit``, is passed over: its input
+    goes on unchanged with a warning. Errors that the person has to mend (a missing package, a
+    wrong filter, a locked file: every :class:`nbrag.errors.NbragError` but
+    :class:`nbrag.errors.StageError` and :class:`nbrag.errors.ChatError`) are always raised.
 
     Parameters
     ----------
@@ -52,7 +55,7 @@ class StageRunner:
         changed = query
         with self.span(processor.name) as outcome:
             try:
-                answer = await processor.process(query, self._collection)
+                answer = await _in_time(processor, processor.process(query, self._collection))
                 changed = _checked(processor.name, answer, query)
                 changed = replace(changed, text=query.text)
             except Exception as error:  # noqa: BLE001 - degraded or raised by _passed_over
@@ -74,7 +77,7 @@ class StageRunner:
         changed = results
         with self.span(processor.name) as outcome:
             try:
-                answer = await processor.process(results, self._collection)
+                answer = await _in_time(processor, processor.process(results, self._collection))
                 changed = _checked(processor.name, answer, results)
                 changed = _with_history(processor.name, results, changed)
             except Exception as error:  # noqa: BLE001 - degraded or raised by _passed_over
@@ -90,9 +93,13 @@ class StageRunner:
 
     def _passed_over(self, stage: str, error: Exception, outcome: dict[str, Any]) -> str:
         """Return the warning for a failed stage; raise when nothing may be passed over."""
-        if isinstance(error, NbragError) and not isinstance(error, StageError):
+        if isinstance(error, NbragError) and not isinstance(error, StageError | ChatError):
             raise error
-        if isinstance(error, StageError):
+        if isinstance(error, ChatError):
+            reason = error.message
+            if self._strict:
+                raise StageError(stage, reason, hint=error.hint) from error
+        elif isinstance(error, StageError):
             if self._strict:
                 raise error
             reason = error.message.removeprefix(f"stage '{stage}': ")
@@ -103,6 +110,24 @@ class StageRunner:
         outcome["error.type"] = type(error).__name__
         outcome["nbrag.failure"] = "failed and was passed over"
         return f"stage '{stage}' failed and was passed over: {reason}"
+
+
+async def _in_time(processor: Any, answer: Awaitable[_Answer]) -> _Answer:
+    """Return a processor's answer; a StageError when it takes longer than its options allow."""
+    limit = getattr(getattr(processor, "options", None), "time_limit", None)
+    if limit is None:
+        return await answer
+    try:
+        async with asyncio.timeout(limit) as clock:
+            return await answer
+    except TimeoutError:
+        if not clock.expired():
+            raise
+        raise StageError(
+            processor.name,
+            f"it took longer than {limit:g} seconds.",
+            hint="raise time_limit=, or see whether the model answers at all",
+        ) from None
 
 
 def _checked(stage: str, answer: Any, before: _Data) -> _Data:

@@ -4,6 +4,7 @@ from nbrag.spec.builder import SpecBuilder
 from nbrag.spec.pipeline import PipelineSpec, StageSpec
 from nbrag.spec.stages import (
     BuildContext,
+    ModelStageOptions,
     StageDefinition,
     StageOptions,
     register_stage,
@@ -14,6 +15,7 @@ from nbrag.spec.stages import (
 
 __all__ = [
     "BuildContext",
+    "ModelStageOptions",
     "PipelineSpec",
     "SpecBuilder",
     "StageDefinition",

@@ -16,13 +16,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
 from nbrag.errors import SpecificationError, did_you_mean
 
 __all__ = [
     "BuildContext",
+    "ModelStageOptions",
     "PipelineKind",
     "StageDefinition",
     "StageOptions",
@@ -54,6 +55,17 @@ class StageOptions(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class ModelStageOptions(StageOptions):
+    """The options of a stage that asks a chat model."""
+
+    time_limit: float = Field(
+        default=60.0,
+        gt=0,
+        le=3_600,
+        description="seconds after which the stage gives up and its input goes on",
+    )
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,7 @@ from nbrag.protocols import StoredDocument
 from nbrag.stores.filters import Filter, as_filter
 from nbrag.stores.filters_sql import check_filter
 from nbrag.stores.indices import CollectionIndices, IndexView, RowBatch
-from nbrag.stores.metadata import BUILT_IN_FIELDS, FieldTypes, clean_text, converted
+from nbrag.stores.metadata import BUILT_IN_FIELDS, FieldTypes, clean_text, converted, field_type
 from nbrag.stores.plans import LegRequest, leg_requests, ranked_list
 from nbrag.stores.records import chunk_from_record
 from nbrag.stores.vectors import checked_vectors, require_identity
@@ -217,6 +218,18 @@ class MemoryCollection:
         """Return the fields that a filter may name, with their types."""
         with self._lock:
             return self._field_types()
+
+    async def field_values(self, field: str, *, limit: int = 10_000) -> list[Any]:
+        """Return the distinct values of a field, most frequent first; of a list, its members."""
+        with self._lock:
+            kind = field_type(field, self._field_types())
+            counts: Counter[Any] = Counter()
+            for stored in self._rows.values():
+                value = stored.record.get(field)
+                if value is not None:
+                    counts.update(value if kind.endswith("[]") else [value])
+        order = sorted(counts, key=lambda value: (-counts[value], value))
+        return order[:limit]
 
     def _field_types(self) -> dict[str, str]:
         return {**BUILT_IN_FIELDS, **dict(sorted(self._types.types.items()))}

@@ -8,7 +8,16 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = ["BUILT_IN_FIELDS", "RESERVED_NAMES", "FieldTypes", "clean_text", "converted"]
+from nbrag.errors import FilterError, did_you_mean
+
+__all__ = [
+    "BUILT_IN_FIELDS",
+    "RESERVED_NAMES",
+    "FieldTypes",
+    "clean_text",
+    "converted",
+    "field_type",
+]
 
 #: What every chunk can be filtered by, with types as in :mod:`nbrag.stores.filters_sql`.
 BUILT_IN_FIELDS: dict[str, str] = {
@@ -162,3 +171,18 @@ def _wider(known: str, found: str) -> str:
     if "VARCHAR[]" in {known, found}:
         return "VARCHAR[]"
     return "DOUBLE" if {known, found} == {"BIGINT", "DOUBLE"} else "VARCHAR"
+
+
+def field_type(field: str, fields: Mapping[str, str]) -> str:
+    """Return the type of a field.
+
+    Raises
+    ------
+    FilterError
+        When there is no such field; with the nearest name.
+    """
+    if field not in fields:
+        raise FilterError(
+            f"there is no field '{field}'.", hint=did_you_mean(field, fields, what="fields")
+        )
+    return fields[field]

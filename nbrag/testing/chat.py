@@ -57,6 +57,8 @@ class ScriptedChatClient:
     ----------
     calls
         Every call so far, in order.
+    model
+        The name that it goes by.
 
     Examples
     --------
@@ -65,7 +67,10 @@ class ScriptedChatClient:
     """
 
     def __init__(
-        self, replies: Iterable[Reply] | Callable[[Sequence[ChatMessage]], Reply] = ()
+        self,
+        replies: Iterable[Reply] | Callable[[Sequence[ChatMessage]], Reply] = (),
+        *,
+        model: str = "scripted",
     ) -> None:
         if isinstance(replies, str):
             raise TypeError("a script is a list of replies: write ['...'] for one")
@@ -73,6 +78,7 @@ class ScriptedChatClient:
         self._queue: deque[Reply] = deque() if callable(replies) else deque(replies)
         self._length = len(self._queue)
         self.calls: list[ScriptedCall] = []
+        self.model = model
 
     @property
     def remaining(self) -> int:

@@ -18,6 +18,7 @@ from nbrag.types.documents import (
     stable_hash,
 )
 from nbrag.types.queries import (
+    Fallback,
     QueryVariant,
     RankedItem,
     RankedList,
@@ -41,6 +42,7 @@ __all__ = [
     "ChunkKind",
     "Document",
     "EmbedderIdentity",
+    "Fallback",
     "HistoryEntry",
     "MetadataKeys",
     "MetadataValue",

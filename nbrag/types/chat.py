@@ -29,8 +29,20 @@ class ChatReply:
         The words of the answer.
     input_tokens, output_tokens
         Tokens read and written, by the provider's count; None when it doesn't tell.
+    cost
+        US dollars; None when the price is not known, which is not the same as 0.
+    model
+        The model that answered, as the provider names it; empty when it doesn't tell.
+    finish_reason
+        Why the answer ended, in the provider's word: ``stop``, ``length``, ...
+    cached
+        Whether the answer was kept from an earlier call, so that nothing was paid for it.
     """
 
     text: str
     input_tokens: int | None = None
     output_tokens: int | None = None
+    cost: float | None = None
+    model: str = ""
+    finish_reason: str = ""
+    cached: bool = False

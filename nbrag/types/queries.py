@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "Fallback",
     "QueryVariant",
     "RankedItem",
     "RankedList",
@@ -70,6 +71,26 @@ class QueryVariant:
 
 
 @dataclass(frozen=True, slots=True)
+class Fallback:
+    """What is searched instead when a narrowed search finds too little.
+
+    Attributes
+    ----------
+    minimum
+        Fewer distinct chunks than this are too little.
+    reason
+        What narrowed the search, for the warning, e.g. ``route entity (product == "Ostara")``.
+    strategy, filter
+        How to search then; the filter is the one that the query had before it was narrowed.
+    """
+
+    minimum: int
+    reason: str
+    strategy: Strategy | None = None
+    filter: Any = None
+
+
+@dataclass(frozen=True, slots=True)
 class RetrievalQuery:
     """A question on its way through a pipeline.
 
@@ -85,6 +106,8 @@ class RetrievalQuery:
         A :class:`nbrag.stores.filters.Filter`, or None.
     strategy
         How to search; None leaves it to the pipeline's search stage.
+    fallback
+        What is searched instead when this finds too little, or None.
     metadata
         What query processors have to say (route, reasoning).
     warnings
@@ -96,6 +119,7 @@ class RetrievalQuery:
     variants: tuple[QueryVariant, ...] = ()
     filter: Any = None
     strategy: Strategy | None = None
+    fallback: Fallback | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 

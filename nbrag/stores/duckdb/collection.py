@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from nbrag.stores.duckdb.identifiers import check_collection_name, table
 from nbrag.stores.duckdb.search import search, warm
 from nbrag.stores.duckdb.state import CollectionState, IndexSettings, state_of
 from nbrag.stores.duckdb.writer import DuckDBWriteSession, delete_documents
+from nbrag.stores.metadata import field_type
 from nbrag.stores.vectors import require_identity
 from nbrag.types import EmbedderIdentity, RankedList, RetrievalChunk, SearchPlan, Span
 
@@ -185,6 +186,22 @@ class DuckDBCollection:
         Types are ``VARCHAR``, ``BIGINT``, ``DOUBLE``, ``BOOLEAN`` and ``VARCHAR[]``.
         """
         return await self.database.run(lambda cursor: catalog.field_types(cursor, self.name))
+
+    async def field_values(self, field: str, *, limit: int = 10_000) -> list[Any]:
+        """Return the distinct values of a field, most frequent first; of a list, its members.
+
+        Raises
+        ------
+        FilterError
+            When there is no such field.
+        """
+
+        def found(cursor: DuckDBPyConnection) -> list[Any]:
+            """Return the values."""
+            kind = field_type(field, catalog.field_types(cursor, self.name))
+            return rows.field_values(cursor, self.name, field, kind, limit)
+
+        return await self.database.run(found)
 
     # Writing -----------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from nbrag.errors import DocumentNotFound
 from nbrag.protocols import StoredDocument
-from nbrag.stores.duckdb.identifiers import table
+from nbrag.stores.duckdb.identifiers import quote, table
 from nbrag.stores.records import chunk_from_record
 from nbrag.types import ChunkKind, RetrievalChunk, Span
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "chunks_by_id",
     "document_text",
+    "field_values",
     "matrix_of",
     "neighbours",
     "stored_documents",
@@ -201,3 +202,28 @@ def stored_documents(cursor: DuckDBPyConnection, name: str) -> dict[str, StoredD
         " ORDER BY d.uri"
     ).fetchall()
     return {row[1]: StoredDocument(*row) for row in found}
+
+
+def field_values(
+    cursor: DuckDBPyConnection, name: str, field: str, kind: str, limit: int
+) -> list[Any]:
+    """Return a field's distinct values, most frequent first, then in order.
+
+    Parameters
+    ----------
+    cursor, name
+        What is read.
+    field
+        An existing field; its name is its column's name.
+    kind
+        Its type.
+    limit
+        The most values.
+    """
+    column = quote(field)
+    value = f"unnest({column})" if kind.endswith("[]") else column
+    found = cursor.execute(
+        f"SELECT value FROM (SELECT {value} AS value FROM {table(name, 'chunks')})"
+        f" WHERE value IS NOT NULL GROUP BY value ORDER BY count(*) DESC, value LIMIT {int(limit)}"
+    ).fetchall()
+    return [value for (value,) in found]
