@@ -2,4 +2,6 @@
 
 from __future__ import annotations
 
-__all__: list[str] = []
+from nbrag.models.chat.structured import ask, parse_reply
+
+__all__ = ["ask", "parse_reply"]
