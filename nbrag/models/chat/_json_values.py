@@ -20,12 +20,13 @@ _OPENING = re.compile(
     rf'\{{\s*+(?:\}}|{_STRING}\s*+:)|\[\s*+(?:["\[{{\]\d-]|true|false|null)', re.DOTALL
 )
 _TOKEN = re.compile(rf'{_STRING}|[\[\]{{}}"]', re.DOTALL)
-_SIGN = re.compile(r'[\[\]{}"]')
 _THOUGHT = re.compile(r"<(/?)(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
 _NEXT = re.compile(rf"[\[{{]|{_THOUGHT.pattern}", re.IGNORECASE)
 _TRAILING_COMMA = re.compile(rf"({_STRING})|,(?=\s*+[\]}}])", re.DOTALL)
 #: Where a value that was cut off ends at the latest, so that a fresh start after it counts.
 _BREAK = re.compile(r"\n[ \t]*+\r?\n|\n[ \t]*+```")
+#: After so many values that were cut off no more is looked for: each look may go to the end.
+_MOST_CUTS = 10
 #: Deeper values are refused: Python's parser would run out of its stack.
 _DEEPEST = 200
 
@@ -70,8 +71,8 @@ def scan_json(text: str) -> JsonScan:
     proportion to the text's length, whatever is in it.
     """
     scan = JsonScan([])
-    brackets = _Brackets(text)
     thinking = False
+    cuts = 0
     place = 0
     while (found := _NEXT.search(text, place)) is not None:
         start = found.start()
@@ -89,11 +90,14 @@ def scan_json(text: str) -> JsonScan:
         if _OPENING.match(text, start) is None:
             place = start + 1
             continue
-        end = brackets.end(start)
+        end = _end_of_value(text, start)
         if end is None:
-            cut = _BREAK.search(text, start)
-            place = len(text) if cut is None else cut.end()
             scan.broken = "the JSON is cut off"
+            cuts += 1
+            cut = _BREAK.search(text, start)
+            if cut is None or cuts == _MOST_CUTS:
+                break
+            place = cut.end()
             continue
         place = end
         try:
@@ -113,40 +117,20 @@ def _end_of_thought(text: str, start: int) -> int | None:
     return next(closings, None)
 
 
-class _Brackets:
-    """Which bracket closes which; each part of the text is looked at a few times at most.
-
-    A bracket's partner depends on where strings are thought to begin, hence the memory: two looks
-    that agree about one place agree about all that follows.
-    """
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._ends: dict[int, int | None] = {}
-        #: The first string without an end: no later one has an end either.
-        self._open_string = len(text)
-
-    def end(self, start: int) -> int | None:
-        """Return where the value that opens at ``start`` ends, None when it is cut off."""
-        if start not in self._ends:
-            self._follow(start)
-        return self._ends[start]
-
-    def _follow(self, start: int) -> None:
-        opened: list[int] = []
-        tokens = _TOKEN if start <= self._open_string else _SIGN
-        for token in tokens.finditer(self._text, start):
-            sign = token.group()
-            if sign in "[{":
-                opened.append(token.start())
-            elif sign in "]}":
-                self._ends[opened.pop()] = token.end()
-                if not opened:
-                    return
-            elif sign == '"':
-                self._open_string = min(self._open_string, token.start())
-                break
-        self._ends.update(dict.fromkeys(opened))
+def _end_of_value(text: str, start: int) -> int | None:
+    """Return where the value that opens at ``start`` ends, None when it is cut off."""
+    depth = 0
+    for token in _TOKEN.finditer(text, start):
+        sign = token.group()
+        if sign in "[{":
+            depth += 1
+        elif sign in "]}":
+            depth -= 1
+            if depth == 0:
+                return token.end()
+        elif sign == '"':
+            return None  # a string without an end
+    return None
 
 
 def _loaded(source: str) -> Any:

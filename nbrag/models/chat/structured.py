@@ -136,7 +136,7 @@ def parse_reply(text: str, schema: type[Reply]) -> Reply:
                 return schema.model_validate(value)
             except ValidationError as error:
                 wrong = wrong or _in_one_line(error)
-    reason = wrong or scan.broken or _nothing_found(text, schema, scan.values)
+    reason = wrong or scan.broken or _nothing_fitting(text, schema, scan.values)
     raise ReplyInvalid(
         f"{reason.rstrip('.')}.",
         hint="try a larger model, or one that keeps to a JSON schema",
@@ -165,11 +165,11 @@ def _within_sentence(found: FoundValue, text: str) -> bool:
     return not opens or bool(after and after[0] not in "\r\n<")
 
 
-def _nothing_found(text: str, schema: type[BaseModel], values: Sequence[FoundValue]) -> str:
-    if values:
+def _nothing_fitting(text: str, schema: type[BaseModel], values: Sequence[FoundValue]) -> str:
+    if any(isinstance(found.value, dict) for found in values):
         return f"the JSON has none of the fields {', '.join(schema.model_fields)}"
-    words = " ".join(text.split())
-    return f"there is no JSON in the reply '{words[:120]}{'...' if len(words) > 120 else ''}'"
+    words = " ".join(text[:1000].split())
+    return f"there is no JSON object in the reply '{words[:120]}{'...' if words[120:] else ''}'"
 
 
 def _in_one_line(error: ValidationError) -> str:
