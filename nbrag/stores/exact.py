@@ -85,6 +85,24 @@ class ExactSnapshot:
             found += self._search(queries[start : start + _QUERIES], k, open_places)
         return found
 
+    def scores(self, vector: Vectors, wanted: Rows) -> Vectors:
+        """Return the cosine similarities of these rows, float32 of shape (n,).
+
+        The same numbers as :meth:`search` gives.
+
+        Parameters
+        ----------
+        vector
+            float32 of shape (dimension,), any length but zero.
+        wanted
+            int64 of shape (n,), each once, all of them in the index.
+        """
+        rows, matrix = self.take(np.sort(wanted))
+        query = unit_vectors(np.atleast_2d(vector))[0]
+        order = np.argsort(rows)
+        by_row = _rescored(matrix, query)[order]
+        return by_row[np.searchsorted(rows[order], wanted)]
+
     def take(self, wanted: Rows) -> tuple[Rows, Vectors]:
         """Return the given rows that are in the index, in index order, with their vectors."""
         rows: list[Rows] = []
@@ -286,13 +304,18 @@ def _increasing(rows: Rows) -> Rows:
     return rows if (rows[1:] > rows[:-1]).all() else np.unique(rows)
 
 
-def _ordered(rows: Rows, matrix: Vectors, query: Vectors, k: int) -> Found:
-    exact = np.empty(len(rows), np.float64)
+def _rescored(matrix: Vectors, query: Vectors) -> Vectors:
+    """Return products that don't depend on where in the matrix a vector stands."""
+    exact = np.empty(len(matrix), np.float64)
     wide = query.astype(np.float64)
-    for start in range(0, len(rows), 4096):
+    for start in range(0, len(matrix), 4096):
         part = matrix[start : start + 4096]
         exact[start : start + 4096] = (part * wide).sum(axis=1)
-    scores = exact.astype(np.float32)
+    return exact.astype(np.float32)
+
+
+def _ordered(rows: Rows, matrix: Vectors, query: Vectors, k: int) -> Found:
+    scores = _rescored(matrix, query)
     order = np.lexsort((rows, -scores))[:k]
     return rows[order], scores[order]
 

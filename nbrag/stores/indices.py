@@ -18,6 +18,7 @@ from nbrag.stores.exact import ExactIndex, ExactSnapshot
 from nbrag.types import ChunkKind
 
 if TYPE_CHECKING:
+    from nbrag.stores._keyword_query import KeywordQuery
     from nbrag.stores.keyword import KeywordIndex
 
 __all__ = ["Change", "CollectionIndices", "IndexView", "Moved", "RowBatch"]
@@ -256,23 +257,18 @@ class CollectionIndices:
             complete = exact is not None and self.matrix_from == 0
             return IndexView(stamp, self._rows, self._ids, self._kinds, exact, complete=complete)
 
-    def search_words(
-        self, stamp: str, queries: Sequence[str], k: int, allowed: Rows | None
-    ) -> list[tuple[Rows, NDArray[np.float32]]]:
-        """Return the best rows of the keyword leg, per query.
+    def keyword_query(self, stamp: str, text: str) -> KeywordQuery:
+        """Return a question made ready for the keyword leg of one state.
 
         Raises
         ------
         Moved
             When the indices show another state than the one that is asked for.
         """
-        found = []
-        for query in queries:
-            with self.lock:
-                if self._stamp != stamp:
-                    raise Moved
-                found.append(self.keyword.search(query, k, allowed))
-        return found
+        with self.lock:
+            if self._stamp != stamp:
+                raise Moved
+            return self.keyword.query(text)
 
     def note(self, ids: Iterable[str | None], rows: Rows) -> None:
         """Remember where chunks stand that were just found; they are likely to be read next."""

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nbrag.stores._keyword_query import KeywordQuery
 from nbrag.stores._segments import Segment, merge_segments
 from nbrag.stores._vocabulary import Vocabulary
 from nbrag.stores.analysis import Analyzer
@@ -122,13 +123,23 @@ class KeywordIndex:
             Row numbers and scores, both of shape (m,), m <= k, best first; only rows that share
             a term with the question; equal scores in the order of the row numbers.
         """
+        return self.query(query).best(k, allowed)
+
+    def query(self, text: str) -> KeywordQuery:
+        """Return a question made ready for the index as it is now; later changes leave it alone.
+
+        Parameters
+        ----------
+        text
+            The question's words.
+        """
         segments = self._segments
         numbers = self._vocabulary.numbers
-        weights = Counter(self.analyzer.query_tokens(query))
+        weights = Counter(self.analyzer.query_tokens(text))
         # By the terms themselves: sums come out the same however the index has grown.
         terms = sorted(term for term in weights if term in numbers)
-        if k < 1 or not terms or not segments:
-            return np.empty(0, np.int64), np.empty(0, np.float32)
+        if not terms or not segments:
+            return KeywordQuery((), (), (), ())
         total = sum(segment.alive_count for segment in segments)
         postings = [[segment.postings(numbers[term]) for segment in segments] for term in terms]
         factors = []
@@ -139,24 +150,8 @@ class KeywordIndex:
             )
             idf = math.log(1 + (total - frequency + 0.5) / (frequency + 0.5))
             factors.append(weights[term] * idf * (self.k1 + 1))
-        wanted = None if allowed is None else np.asarray(allowed, np.int64)
-        norms = self._norms_of(segments)
-        best = [
-            _search_segment(
-                segment,
-                postings=[found[i] for found in postings],
-                factors=factors,
-                norms=norms[i],
-                k=k,
-                wanted=wanted,
-            )
-            for i, segment in enumerate(segments)
-        ]
-        if len(best) == 1:
-            return best[0]
-        rows, scores = (np.concatenate(column) for column in zip(*best, strict=True))
-        order = np.lexsort((rows, -scores))[:k]
-        return rows[order], scores[order]
+        by_segment = tuple(tuple(found[i] for found in postings) for i in range(len(segments)))
+        return KeywordQuery(segments, by_segment, tuple(factors), tuple(self._norms_of(segments)))
 
     def _norms_of(self, segments: tuple[Segment, ...]) -> list[NDArray[np.float32]]:
         """Return ``k1 * (1 - b + b * length / average)`` of each segment's documents."""
@@ -254,28 +249,3 @@ class KeywordIndex:
         if len(segment):
             index._segments = (segment,)
         return index
-
-
-def _search_segment(
-    segment: Segment,
-    *,
-    postings: Sequence[tuple[NDArray[np.int32], NDArray[np.float32]]],
-    factors: Sequence[float],
-    norms: NDArray[np.float32],
-    k: int,
-    wanted: NDArray[np.int64] | None,
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Return one segment's best rows, best first."""
-    scores = np.zeros(len(segment), np.float32)
-    for (documents, counts), factor in zip(postings, factors, strict=True):
-        scores[documents] += factor * (counts / (counts + norms[documents]))
-    mask = segment.mask(wanted)
-    if mask is not None:
-        scores *= mask
-    hits = np.flatnonzero(scores)
-    values = scores[hits]
-    if len(hits) > k:
-        chosen = values >= np.partition(values, len(hits) - k)[len(hits) - k]
-        hits, values = hits[chosen], values[chosen]
-    order = np.lexsort((segment.rows[hits], -values))[:k]
-    return segment.rows[hits[order]], values[order]

@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 
 from nbrag.errors import DocumentNotFound, StoreError
 from nbrag.protocols import StoredDocument
+from nbrag.stores.answers import exact_answers, keyword_answers
 from nbrag.stores.filters import Filter, as_filter
 from nbrag.stores.filters_sql import check_filter
 from nbrag.stores.indices import CollectionIndices, IndexView, RowBatch
 from nbrag.stores.metadata import BUILT_IN_FIELDS, FieldTypes, clean_text, converted, field_type
-from nbrag.stores.plans import LegRequest, leg_requests, ranked_list
+from nbrag.stores.plans import LegAnswer, LegRequest, leg_requests, ranked_lists
 from nbrag.stores.records import chunk_from_record
 from nbrag.stores.vectors import checked_vectors, require_identity
 from nbrag.types import (
@@ -109,7 +110,8 @@ class MemoryCollection:
             asyncio.to_thread(self._leg, view, request, plan.candidates, allowed)
             for request in requests
         )
-        return [found for lists in await asyncio.gather(*legs) for found in lists]
+        answers = [answer for found in await asyncio.gather(*legs) for answer in found]
+        return ranked_lists(answers, view.ids_of)
 
     def _allowed(
         self, view: IndexView, condition: Filter | None, kinds: frozenset[ChunkKind]
@@ -127,19 +129,14 @@ class MemoryCollection:
 
     def _leg(
         self, view: IndexView, request: LegRequest, k: int, allowed: NDArray[np.int64] | None
-    ) -> list[RankedList]:
-        count = len(view) if allowed is None else len(allowed)
+    ) -> list[LegAnswer]:
         if request.leg == "keyword":
-            answers = [self._indices.keyword.search(text, k, allowed) for text in request.texts]
-            explanation = f"BM25 over {count:,} rows"
-        else:
-            vectors = request.vectors(self._identity.dimension)
-            answers = [] if view.exact is None else view.exact.search(vectors, k, allowed)
-            explanation = f"exact over {count:,} rows"
-        return [
-            ranked_list(request, number, view.ids_of(rows), scores, explanation)
-            for number, (rows, scores) in enumerate(answers)
-        ]
+            queries = [self._indices.keyword.query(text) for text in request.texts]
+            return keyword_answers(request, queries, len(view), k, allowed)
+        if view.exact is None:
+            return []
+        vectors = request.vectors(self._identity.dimension)
+        return exact_answers(request, view.exact, vectors, k, allowed)
 
     async def chunks(
         self, ids: Sequence[str], *, content: str | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from nbrag.stores.vectors import checked_query
 from nbrag.types import QueryVariant, RankedItem, RankedList, SearchLeg, SearchPlan
 
-__all__ = ["LegRequest", "leg_requests", "ranked_list"]
+__all__ = ["LegAnswer", "LegRequest", "leg_requests", "ranked_lists"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,18 +67,64 @@ def leg_requests(plan: SearchPlan) -> list[LegRequest]:
     return requests
 
 
-def ranked_list(
-    request: LegRequest,
-    number: int,
-    ids: Sequence[str | None],
-    scores: NDArray[np.float32],
-    explanation: str,
-) -> RankedList:
-    """Return what a leg found for its ``number``-th variant; rows that are gone are left out."""
-    items = tuple(
+@dataclass(frozen=True, slots=True, eq=False)
+class LegAnswer:
+    """What a leg found for one variant.
+
+    Attributes
+    ----------
+    request, number
+        The request, and which of its variants this answers.
+    rows, scores
+        int64 and float32 of shape (n,), best first.
+    score_of
+        Returns the scores, float32, that rows found by others have here.
+    explanation
+        How it was searched.
+    """
+
+    request: LegRequest
+    number: int
+    rows: NDArray[np.int64]
+    scores: NDArray[np.float32]
+    score_of: Callable[[NDArray[np.int64]], NDArray[np.float32]]
+    explanation: str
+
+
+def ranked_lists(
+    answers: Sequence[LegAnswer],
+    ids_of: Callable[[NDArray[np.int64]], Sequence[str | None]],
+) -> list[RankedList]:
+    """Return the answers as lists of chunk ids, each with its scores of the others' rows.
+
+    Parameters
+    ----------
+    answers
+        One per leg and variant.
+    ids_of
+        Returns the chunk ids of rows; None for a row that is gone, which is left out.
+    """
+    found = np.unique(np.concatenate([answer.rows for answer in answers] or [np.empty(0, int)]))
+    lists = []
+    for answer in answers:
+        others = np.setdiff1d(found, answer.rows, assume_unique=True)
+        scores = answer.score_of(others) if len(others) else np.empty(0, np.float32)
+        lists.append(
+            RankedList(
+                answer.request.leg,
+                answer.request.places[answer.number],
+                answer.request.variants[answer.number].weight,
+                _items(ids_of(answer.rows), answer.scores),
+                answer.explanation,
+                _items(ids_of(others), scores),
+            )
+        )
+    return lists
+
+
+def _items(ids: Sequence[str | None], scores: NDArray[np.float32]) -> tuple[RankedItem, ...]:
+    return tuple(
         RankedItem(chunk_id, score)
         for chunk_id, score in zip(ids, scores.tolist(), strict=True)
         if chunk_id is not None
     )
-    weight = request.variants[number].weight
-    return RankedList(request.leg, request.places[number], weight, items, explanation)

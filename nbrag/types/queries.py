@@ -183,6 +183,9 @@ class RankedList:
         with the query.
     explanation
         How it was searched, e.g. ``exact over 812 rows``.
+    others
+        Rows that the plan's other lists found, with the score that they have in this one,
+        in any order: being far down in one list is not the same as not being there.
     """
 
     leg: SearchLeg
@@ -190,3 +193,4 @@ class RankedList:
     weight: float
     items: tuple[RankedItem, ...]
     explanation: str = ""
+    others: tuple[RankedItem, ...] = ()

@@ -14,20 +14,28 @@ from hypothesis import strategies as st
 
 import nbrag
 from nbrag.errors import (
+    BudgetExceeded,
+    ChatError,
+    ChatUnavailable,
     EmbedderMismatch,
     FilterError,
     MissingDependency,
     QueryError,
+    RateLimited,
     SpecificationError,
     StageError,
 )
 from nbrag.protocols import Collection, RetrievalQueryProcessor, RetrievalResultProcessor
 from nbrag.retrieval import RetrievalPipeline, SearchOptions, VectorStoreRetriever
+from nbrag.spec import ModelStageOptions
+from nbrag.stores.filters import Field
 from nbrag.testing import HashEmbedder
 from nbrag.types import (
+    Fallback,
     QueryVariant,
     RetrievalQuery,
     RetrievalResults,
+    Strategy,
     VariantKind,
 )
 from nbrag.workspace import Workspace
@@ -74,6 +82,86 @@ def test_as_many_as_asked_in_order_once_each(
         assert stages[-2:] == ["search", "result"]
         assert chunk.history[-1].rank == rank
         assert set(stages[:-2]) <= {"vector", "keyword"}
+
+
+@given(st.sampled_from(["cat", "food3 number", "what does the fox eat"]), st.integers(1, 39))
+def test_scores_do_not_depend_on_how_many_are_asked_for(
+    workspace: Workspace, question: str, top_k: int
+) -> None:
+    pipeline = workspace.retrieval_pipeline().use_search(candidates=top_k).build()
+    few = nbrag.run(pipeline.process(workspace["zoo"], question, top_k=top_k))
+    deep = nbrag.run(pipeline.process(workspace["zoo"], question, top_k=40))
+    scores = {chunk.id: chunk.score for chunk in deep}
+    for chunk in few:
+        assert chunk.score == pytest.approx(scores[chunk.id], rel=1e-6)
+
+
+def test_a_narrowed_search_that_finds_too_little_is_widened_visibly(workspace: Workspace) -> None:
+    narrow = RetrievalQuery(
+        "what does the fox eat",
+        strategy=Strategy.KEYWORD,
+        filter=Field("animal") == "yak",
+        fallback=Fallback(3, 'route entity (animal == "yak")', None, Field("animal") == "fox"),
+    )
+    pipeline = workspace.retrieval_pipeline().build()
+    results = nbrag.run(pipeline.process(workspace["zoo"], narrow, top_k=4))
+    assert {chunk.record["animal"] for chunk in results} == {"fox"}
+    assert len(results) == 4
+    [warning] = results.warnings
+    assert warning.startswith('route entity (animal == "yak") found 0 chunks; ')
+    enough = replace(narrow, filter=Field("animal") == "fox")
+    kept = nbrag.run(pipeline.process(workspace["zoo"], enough, top_k=4))
+    assert not kept.warnings
+    assert len(kept) == 4
+
+
+def test_a_stage_that_takes_too_long_is_passed_over(workspace: Workspace) -> None:
+    class Slow(RetrievalQueryProcessor):
+        name = "slow"
+        options = ModelStageOptions(time_limit=0.05)
+
+        async def process(self, query: RetrievalQuery, collection: Collection) -> RetrievalQuery:
+            await asyncio.sleep(30)
+            raise AssertionError
+
+    def found(*, strict: bool) -> RetrievalResults:
+        pipeline = RetrievalPipeline(
+            lambda: workspace.embedder, query_processors=[Slow()], strict=strict
+        )
+        return nbrag.run(pipeline.process(workspace["zoo"], "cat"))
+
+    results = found(strict=False)
+    assert len(results) == 5
+    [warning] = results.warnings
+    assert "stage 'slow' failed and was passed over: it took longer than 0.05 seconds" in warning
+    with pytest.raises(StageError, match=r"longer than 0\.05 seconds"):
+        found(strict=True)
+
+
+@pytest.mark.parametrize(
+    "error", [ChatUnavailable("no answer."), RateLimited("too many."), BudgetExceeded("spent.")]
+)
+def test_a_model_that_fails_is_a_warning_unless_strict(
+    workspace: Workspace, error: ChatError
+) -> None:
+    class Asking(RetrievalResultProcessor):
+        name = "asking"
+
+        async def process(
+            self, results: RetrievalResults, collection: Collection
+        ) -> RetrievalResults:
+            raise error
+
+    def found(*, strict: bool) -> RetrievalResults:
+        pipeline = RetrievalPipeline(
+            lambda: workspace.embedder, result_processors=[Asking()], strict=strict
+        )
+        return nbrag.run(pipeline.process(workspace["zoo"], "cat"))
+
+    [warning] = found(strict=False).warnings
+    assert warning == f"stage 'asking' failed and was passed over: {error.message}"
+    with pytest.raises(StageError, match=error.message):
+        found(strict=True)
 
 
 def test_keyword_search_returns_only_what_shares_a_word(workspace: Workspace) -> None:

@@ -18,7 +18,7 @@ from nbrag.errors import (
 )
 from nbrag.protocols import Collection
 from nbrag.stores.duckdb import DuckDBDatabase, create_collection, open_collection
-from nbrag.stores.filters import Field
+from nbrag.stores.filters import Field, as_filter
 from nbrag.stores.memory import MemoryCollection
 from nbrag.types import ChunkKind, QueryVariant, SearchPlan, Span, stable_hash
 
@@ -290,6 +290,42 @@ async def test_variants_have_a_list_each(collection: Collection) -> None:
         ("keyword", 2, 0.25),
     ]
     assert all(len(ranked.items) <= 4 and ranked.explanation for ranked in found)
+
+
+async def test_lists_tell_their_scores_of_rows_that_others_found(collection: Collection) -> None:
+    await fill(collection, 20)
+    removed = sample("web/4.md", ["alpha word4"], seed=4)[0].id
+    await collection.delete_documents([removed])
+    query = random_vectors(2, 1)
+    variants = (
+        QueryVariant("word1 shared2", vector=query[0]),
+        QueryVariant("gamma", weight=0.5, vector=query[1] * 3),
+        QueryVariant("nothing has these words", legs=frozenset({"keyword"})),
+    )
+    both = frozenset({"vector", "keyword"})
+    where = "number != 7"
+    shallow = await collection.search(SearchPlan(variants, both, 3, as_filter(where)))
+    deep = await collection.search(SearchPlan(variants, both, 100, as_filter(where)))
+    found = {item.chunk_id for ranked in shallow for item in ranked.items}
+    assert len(found) > 6
+    for ranked, whole in zip(shallow, deep, strict=True):
+        truth = {item.chunk_id: item.score for item in whole.items}
+        told = {item.chunk_id: item.score for item in ranked.items + ranked.others}
+        assert set(told) == found
+        assert len(told) == len(ranked.items) + len(ranked.others)
+        missing = None if ranked.leg == "vector" else 0.0
+        assert told == {
+            chunk_id: pytest.approx(truth.get(chunk_id, missing), rel=1e-5) for chunk_id in found
+        }
+
+
+async def test_values_of_a_field_most_frequent_first(collection: Collection) -> None:
+    await fill(collection, 5)
+    assert await collection.field_values("tags") == ["even", "odd"]
+    assert await collection.field_values("number", limit=3) == [0, 1, 2]
+    assert await collection.field_values("page", limit=2) == [1, 2]
+    with pytest.raises(FilterError, match=r"no field 'nunber'.*did you mean 'number'"):
+        await collection.field_values("nunber")
 
 
 @pytest.mark.parametrize(

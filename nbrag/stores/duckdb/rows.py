@@ -24,6 +24,7 @@ __all__ = [
     "matrix_of",
     "neighbours",
     "stored_documents",
+    "stored_similarities",
     "vectors_by_hash",
     "vectors_by_id",
 ]
@@ -147,6 +148,20 @@ def _vectors(
     ).to_arrow_table()
     matrix = matrix_of(found.column("embedding").combine_chunks(), dimension)
     return dict(zip(found.column("row").to_pylist(), matrix, strict=True))
+
+
+def stored_similarities(
+    cursor: DuckDBPyConnection,
+    name: str,
+    query: NDArray[np.float32],
+    wanted: NDArray[np.int64],
+) -> NDArray[np.float32]:
+    """Return the cosine similarities, float32 of shape (n,), of stored rows to a vector."""
+    by_row = _vectors(cursor, name, wanted.tolist(), len(query))
+    matrix = np.stack([by_row[row] for row in wanted.tolist()]).astype(np.float64)
+    lengths = np.linalg.norm(matrix, axis=1) * np.linalg.norm(query.astype(np.float64))
+    similarities: NDArray[np.float32] = (matrix @ query / lengths).astype(np.float32)
+    return similarities
 
 
 def matrix_of(column: Any, dimension: int) -> NDArray[np.float32]:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nbrag.errors import CollectionNotFound
+from nbrag.stores.answers import exact_answers, keyword_answers
 from nbrag.stores.duckdb.catalog import field_types
 from nbrag.stores.duckdb.identifiers import table
 from nbrag.stores.duckdb.loading import present_state, synchronise
+from nbrag.stores.duckdb.rows import stored_similarities
 from nbrag.stores.duckdb.state import CollectionState
 from nbrag.stores.filters import Filter, as_filter
 from nbrag.stores.filters_sql import compile_filter
 from nbrag.stores.indices import IndexView, Moved
-from nbrag.stores.plans import LegRequest, leg_requests, ranked_list
+from nbrag.stores.plans import LegAnswer, LegRequest, leg_requests, ranked_lists
 from nbrag.types import ChunkKind, RankedList, SearchPlan
 
 if TYPE_CHECKING:
@@ -76,7 +79,7 @@ def _search_once(
             if words is None
             else _legs.submit(_keyword_leg, state, view, words, plan.candidates, allowed)
         )
-        found: list[RankedList] = []
+        found: list[LegAnswer] = []
         try:
             for request in requests:
                 if request.leg == "vector":
@@ -92,7 +95,14 @@ def _search_once(
         finally:
             # The other leg reads what this search holds open, so it is waited for in any case.
             answered = [] if waiting is None else waiting.result()
-        return found + answered
+
+        def ids_of(rows: Rows) -> list[str | None]:
+            """Return chunk ids, and remember where they stand: they are read next."""
+            ids = view.ids_of(rows)
+            state.indices.note(ids, rows)
+            return ids
+
+        return ranked_lists(found + answered, ids_of)
     finally:
         cursor.rollback()
 
@@ -148,12 +158,10 @@ def _vector_leg(
     k: int,
     allowed: Rows | None,
     filtered: bool,
-) -> list[RankedList]:
+) -> list[LegAnswer]:
     vectors = request.vectors(state.indices.dimension)
     if view.exact is not None and view.complete:
-        count = len(view) if allowed is None else len(allowed)
-        answers = view.exact.search(vectors, k, allowed)
-        return _lists(state, view, request, answers, f"exact over {count:,} rows")
+        return exact_answers(request, view.exact, vectors, k, allowed)
     if state.approximate is None:
         raise Moved
     answers, explanation = state.approximate.search(
@@ -165,27 +173,21 @@ def _vector_leg(
         filtered=filtered,
         wait=state.settings.mode == "hnsw",
     )
-    return _lists(state, view, request, answers, explanation)
+    return [
+        LegAnswer(
+            request,
+            number,
+            rows,
+            scores,
+            partial(stored_similarities, cursor, state.name, vectors[number]),
+            explanation,
+        )
+        for number, (rows, scores) in enumerate(answers)
+    ]
 
 
 def _keyword_leg(
     state: CollectionState, view: IndexView, request: LegRequest, k: int, allowed: Rows | None
-) -> list[RankedList]:
-    answers = state.indices.search_words(view.stamp, request.texts, k, allowed)
-    count = len(view) if allowed is None else len(allowed)
-    return _lists(state, view, request, answers, f"BM25 over {count:,} rows")
-
-
-def _lists(
-    state: CollectionState,
-    view: IndexView,
-    request: LegRequest,
-    answers: list[tuple[Rows, NDArray[np.float32]]],
-    explanation: str,
-) -> list[RankedList]:
-    lists = []
-    for number, (rows, scores) in enumerate(answers):
-        ids = view.ids_of(rows)
-        state.indices.note(ids, rows)
-        lists.append(ranked_list(request, number, ids, scores, explanation))
-    return lists
+) -> list[LegAnswer]:
+    queries = [state.indices.keyword_query(view.stamp, text) for text in request.texts]
+    return keyword_answers(request, queries, len(view), k, allowed)
