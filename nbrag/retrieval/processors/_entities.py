@@ -16,6 +16,8 @@ from nbrag.stores.metadata import field_type
 __all__ = ["Entity", "EntityIndex", "entity_filter", "names_in", "read_entities"]
 
 _PREFIX = "entities_"
+#: Values of one field that are looked at, the most frequent ones.
+_MOST_VALUES = 50_000
 _POSSESSIVE = re.compile(r"['\u2019]s\b", re.IGNORECASE)
 #: Scripts that are written without blanks between words.
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
@@ -54,8 +56,8 @@ class Entity:
     in_list: bool
 
 
-async def read_entities(collection: Collection, fields: Sequence[str] = ()) -> list[Entity]:
-    """Return the entities of a collection.
+async def read_entities(collection: Collection, fields: Sequence[str] = ()) -> EntityIndex:
+    """Return the entities of a collection, of each field the 50,000 most frequent.
 
     Parameters
     ----------
@@ -71,7 +73,8 @@ async def read_entities(collection: Collection, fields: Sequence[str] = ()) -> l
     """
     types = await collection.fields()
     chosen = fields or [name for name in types if name.startswith(_PREFIX)]
-    found = []
+    found: list[Entity] = []
+    cut: list[str] = []
     for name in chosen:
         kind = field_type(name, types)
         if kind not in ("VARCHAR", "VARCHAR[]"):
@@ -81,9 +84,12 @@ async def read_entities(collection: Collection, fields: Sequence[str] = ()) -> l
                 f"field '{name}' holds no text, and so no entities.",
                 hint="name fields of text or lists of text in entity_fields",
             )
-        values = await collection.field_values(name)
-        found += [Entity(name, str(value), kind == "VARCHAR[]") for value in values]
-    return found
+        values = await collection.field_values(name, limit=_MOST_VALUES + 1)
+        if len(values) > _MOST_VALUES:
+            cut.append(name)
+        in_list = kind == "VARCHAR[]"
+        found += [Entity(name, str(value), in_list) for value in values[:_MOST_VALUES]]
+    return EntityIndex(found, cut)
 
 
 def _key(name: str) -> str:
@@ -104,9 +110,12 @@ class EntityIndex:
     ----------
     entities
         What there is.
+    cut
+        Fields that have more values than these.
     """
 
-    def __init__(self, entities: Iterable[Entity]) -> None:
+    def __init__(self, entities: Iterable[Entity], cut: Sequence[str] = ()) -> None:
+        self.cut = tuple(cut)
         self._by_key: dict[str, list[Entity]] = defaultdict(list)
         self._by_compact: dict[str, list[Entity]] = defaultdict(list)
         for entity in entities:
@@ -134,14 +143,14 @@ class EntityIndex:
 
         A name that does not occur in the question is not taken from anyone.
         """
-        asked = _key(question).replace(" ", "")
+        asked = _key(question)
         linked: dict[Entity, None] = {}
         unknown: dict[str, None] = {}
         for name in names:
             key = _key(name)
             if not key:
                 continue
-            found = self.get(name) if key.replace(" ", "") in asked else []
+            found = self.get(name) if _occurs(key, asked) else []
             linked.update(dict.fromkeys(found))
             if not found:
                 unknown[" ".join(name.split())] = None
@@ -169,6 +178,13 @@ class EntityIndex:
                 found.append((place, value))
         found.sort(key=lambda pair: pair[0])
         return list(dict.fromkeys(value for _, value in found))
+
+
+def _occurs(key: str, asked: str) -> bool:
+    """Return whether a question holds a name, which may be inflected unless it is short."""
+    if len(key) <= _SHORT and not _UNSPACED.search(key):
+        return f" {key} " in f" {asked} "
+    return key.replace(" ", "") in asked.replace(" ", "")
 
 
 def _stands_as_written(value: str, question: str) -> bool:

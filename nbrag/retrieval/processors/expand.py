@@ -16,7 +16,7 @@ from nbrag.retrieval.processors._questions import (
 from nbrag.spec import ModelStageOptions, StageDefinition, register_stage
 from nbrag.types import ChatMessage, RetrievalQuery, Strategy
 
-__all__ = ["ExpandOptions", "MultiQueryExpander"]
+__all__ = ["ExpandOptions", "MultiQueryExpander", "Rewrites"]
 
 _SYSTEM = f"""You rewrite search queries, so that passages which put the matter in other words are \
 found too.
@@ -100,9 +100,11 @@ class MultiQueryExpander(RetrievalQueryProcessor):
         options = self.options
 
         def usable(reply: Rewrites) -> list[str]:
+            """Return the rewrites that are searched."""
             return clean_rewrites(reply.queries, known, options.variants)
 
         def check(reply: Rewrites) -> None:
+            """Refuse an answer without any."""
             if not usable(reply):
                 raise ValueError("no rewrite that differs from the question")
 

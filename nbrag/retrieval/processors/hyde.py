@@ -18,7 +18,7 @@ from nbrag.retrieval.searching import encodable
 from nbrag.spec import ModelStageOptions, StageDefinition, register_stage
 from nbrag.types import ChatMessage, QueryVariant, RetrievalQuery, Strategy, VariantKind
 
-__all__ = ["HydeOptions", "HydeQueryTransformer"]
+__all__ = ["HydeOptions", "HydeQueryTransformer", "HypotheticalDocument"]
 
 _SYSTEM = f"""You write passages that could stand in a document and answer a search query. They \
 are only compared with real documents and never shown, so state things plainly even where you \

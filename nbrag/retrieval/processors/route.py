@@ -158,9 +158,9 @@ class AdaptiveRouter(RetrievalQueryProcessor):
         read: list[EntityIndex] = []
 
         async def index() -> EntityIndex:
+            """Return the collection's entities, read when they are first needed."""
             if not read:
-                entities = await read_entities(collection, self.options.entity_fields)
-                read.append(EntityIndex(entities))
+                read.append(await read_entities(collection, self.options.entity_fields))
             return read[0]
 
         decision = await self._classifier.classify(query.text, index)
@@ -196,7 +196,12 @@ class AdaptiveRouter(RetrievalQueryProcessor):
             wanted = entity_filter(linked)
             both = wanted if query.filter is None else query.filter & wanted
             return self._narrowed(query, Strategy.HYBRID, both, str(wanted))
-        if not len(index):
+        if unknown and index.cut:
+            query = query.with_warning(
+                f"stage '{self.name}': field '{index.cut[0]}' has too many values; only the most "
+                "frequent were looked at"
+            )
+        elif not len(index):
             query = query.with_warning(
                 f"stage '{self.name}': the collection has no entities to filter by; "
                 "all of it was searched"

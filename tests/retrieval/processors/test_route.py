@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +22,6 @@ from nbrag.errors import (
 )
 from nbrag.protocols import Collection
 from nbrag.retrieval import RetrievalPipelineBuilder
-from nbrag.retrieval.processors._entities import Entity, EntityIndex, entity_filter, names_in
 from nbrag.retrieval.processors.route import AdaptiveRouter, RouteOptions
 from nbrag.spec import BuildContext, PipelineSpec
 from nbrag.stores.filters import parse_filter
@@ -269,51 +267,16 @@ def test_a_collection_without_entities_is_searched_whole_with_a_warning(
     assert "no entities to filter by" in warning
 
 
-def test_the_filter_of_several_entities_parses_back() -> None:
-    entities = [Entity("a", 'say "x"', True), Entity("b", "y", False), Entity("a", "z", True)]
-    made = entity_filter(entities)
-    assert parse_filter(str(made)) == made
-    assert made.evaluate({"a": ["z"]})
-    assert made.evaluate({"b": "y"})
-    assert not made.evaluate({"a": ["y"], "b": "yy"})
-
-
-@pytest.mark.parametrize(
-    ("question", "found"),
-    [
-        ("azure functions in Go?", ["Azure Functions", "Go"]),
-        ("where do I go for azure help, is it IT", ["Azure", "IT"]),
-        ("postgre sql tuning", ["PostgreSQL"]),
-        ("AzureFunctions", ["Azure Functions"]),
-        ("東京タワーの高さは", ["東京タワー"]),
-        ("keep 3 backups of version 12", []),
-        ("what changed in 1.2?", ["1.2"]),
-        ("C++ or C#", ["C#"]),
-        ("concerning azures", []),
-        ("", []),
-    ],
-)
-def test_known_names_are_found_in_questions(question: str, found: list[str]) -> None:
-    names = ["Azure", "Azure Functions", "Go", "IT", "PostgreSQL", "東京", "東京タワー", "3", "1.2"]
-    index = EntityIndex([Entity("f", name, True) for name in [*names, "C#", "—"]])
-    assert index.occurring(question) == found
-
-
-@pytest.mark.parametrize(
-    ("question", "found"),
-    [
-        ("Who is Ada Lovelace?", ["Ada Lovelace"]),
-        ("Wie lange werden Backups in der Region aufbewahrt?", []),
-        ("How Long is it?", []),
-        ('what does "the big one" cost', ["the big one"]),
-        ("was heißt „Große Lösung“ hier", ["Große Lösung"]),
-        ("「東京」とは", ["東京"]),
-        ("is NB-4031 fixed on GitHub", ["NB-4031", "GitHub"]),
-        ("in 2019 and 2020", []),
-    ],
-)
-def test_what_looks_like_a_name(question: str, found: list[str]) -> None:
-    assert names_in(question) == found
+def test_names_among_too_many_values_are_not_missed_silently(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nbrag.retrieval.processors._entities._MOST_VALUES", 1)
+    known = routed(reply("entity", entities=["Ostara"]), workspace["docs"])
+    assert known.filter is not None
+    assert not known.warnings
+    rare = routed(reply("entity", entities=["part3"]), workspace["docs"], "what is part3")
+    assert rare.filter is None
+    assert "field 'entities_technologies' has too many values" in rare.warnings[0]
 
 
 # Complexity --------------------------------------------------------------------------------
@@ -435,135 +398,6 @@ def test_it_is_one_call_with_the_question_and_the_same_each_time(workspace: Work
     assert first.options["temperature"] == 0.2
     assert f'"{QUESTION}"' in first.text
     assert "4 sub-questions" in first.text
-
-
-# Without a model ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("question", "route", "complexity"),
-    [
-        ("how long are backups kept", "simple", "one"),
-        ("Wie lange werden Backups in der Region aufbewahrt?", "simple", "one"),
-        ("How do I resume a download?", "simple", "one"),
-        ("what does ostara cost", "entity-specific", "one"),
-        ("give me an overview of ostara", "entity-specific", "one"),
-        ("How do Ostara and Lumen Cloud compare?", "entity-specific", "several"),
-        ("Who is Ada Lovelace?", "entity-specific", "one"),
-        ("Give me an overview of all notes", "thematic", "one"),
-        ("Was sind die Hauptthemen?", "thematic", "one"),
-        ("Donne-moi un aperçu des notes", "thematic", "one"),
-        ("Vue d'ensemble des notes", "thematic", "one"),
-        ("Haz un resumen de todo", "thematic", "one"),
-        ("Обзор всех документов", "thematic", "one"),
-        ("总结一下这些文件", "thematic", "one"),
-        ("この資料の概要は", "thematic", "one"),
-        ("Thank you!", "simple", "none"),
-        ("你好", "simple", "none"),
-    ],
-)
-def test_rules_know_entities_and_cues(
-    collection: Collection, question: str, route: str, complexity: str
-) -> None:
-    stage = AdaptiveRouter(None, RouteOptions(classifier="rules"))
-    query = nbrag.run(stage.process(RetrievalQuery(question), collection))
-    assert query.metadata["search_paradigm"] == route
-    assert query.metadata["complexity"] == complexity
-    assert query.metadata["router_reasoning"].startswith("rules: ")
-
-
-def test_rules_filter_by_what_they_find(collection: Collection) -> None:
-    results = search(None, collection, classifier="rules", query="is OSTARA good?")
-    assert sources(results) == {"ostara"}
-    assert "'Ostara'" in results.metadata["router_reasoning"]
-    guessed = search(None, collection, classifier="rules", query="is Ada Lovelace here?")
-    assert guessed.query.filter is None
-    assert guessed.metadata["router_unknown_entities"] == ["Ada Lovelace"]
-
-
-def test_rules_cut_several_questions_apart(workspace: Workspace) -> None:
-    question = "how long are backups kept? And who restores them?"
-    results = search(None, workspace["docs"], classifier="rules", query=question)
-    texts = [variant.text for variant in results.query.variants]
-    assert texts == [question, "how long are backups kept?", "And who restores them?"]
-
-
-def test_examples_decide_by_their_mean(collection: Collection, tmp_path: Path) -> None:
-    lines = [
-        {"question": "alpha beta gamma", "route": "simple"},
-        {"question": "delta epsilon", "route": "thematic"},
-        {"question": "delta zeta", "route": "thematic"},
-        {"question": "which product eta", "route": "entity-specific"},
-    ]
-    file = tmp_path / "examples.jsonl"
-    text = "\n\n".join(json.dumps(line) for line in lines)
-    file.write_text(text, encoding="utf-8")
-    options = {"classifier": "embedding", "examples": str(file)}
-    for question, route in [
-        ("gamma beta", "simple"),
-        ("delta epsilon zeta", "thematic"),
-        ("which product eta Ostara", "entity-specific"),
-    ]:
-        results = search(None, collection, query=question, **options)
-        assert results.metadata["search_paradigm"] == route
-        assert "cosine" in results.metadata["router_reasoning"]
-    assert sources(results) == {"ostara"}
-
-
-def test_built_in_examples_are_embedded_once(workspace: Workspace) -> None:
-    embedder = HashEmbedder()
-    stage = AdaptiveRouter(None, RouteOptions(classifier="embedding"), embedder=lambda: embedder)
-    for question in ("Give me an overview of the main themes", "Thanks"):
-        query = nbrag.run(stage.process(RetrievalQuery(question), workspace["docs"]))
-        assert query.metadata["search_paradigm"] in {"simple", "thematic", "entity-specific"}
-    assert query.metadata["complexity"] == "none"
-    assert embedder.queries[-2:] == ["Give me an overview of the main themes", "Thanks"]
-    assert embedder.calls == 3
-
-
-@pytest.mark.model
-def test_built_in_examples_tell_routes_apart_with_the_default_model() -> None:
-    from nbrag.models.embedding import default_embedder
-
-    embedder = default_embedder()
-    stage = AdaptiveRouter(None, RouteOptions(classifier="embedding"), embedder=lambda: embedder)
-    collection = MemoryCollection("empty", embedder.identity)
-    asked = {
-        "What is the refund period?": "simple",
-        "How can I export my data to CSV?": "simple",
-        "What topics does this corpus cover?": "thematic",
-        "Overview of the main risks": "thematic",
-        "What did Alan Turing publish in 1950?": "entity-specific",
-        "Does Firefox 120 support WebGPU?": "entity-specific",
-    }
-    found = {
-        question: nbrag.run(stage.process(RetrievalQuery(question), collection)).metadata
-        for question in asked
-    }
-    assert {q: metadata["search_paradigm"] for q, metadata in found.items()} == asked
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ('{"question": "a", "route": "simple"}\n{"question": "b"}', "line 2"),
-        ('{"question": "a", "route": "graph"}', "line 1"),
-        ("no JSON", "line 1"),
-        ('{"question": "a", "route": "simple"}', "fewer than two routes"),
-        ("", "fewer than two routes"),
-        (None, "can't be read"),
-        (b"\xff\xfe\xfa", "not UTF-8"),
-    ],
-)
-def test_bad_examples_are_refused_when_it_is_built(
-    tmp_path: Path, text: str | bytes | None, message: str
-) -> None:
-    file = tmp_path / "examples.jsonl"
-    if text is not None:
-        file.write_bytes(text if isinstance(text, bytes) else text.encode())
-    options = RouteOptions(classifier="embedding", examples=str(file))
-    with pytest.raises(ConfigurationError, match=message):
-        AdaptiveRouter(None, options, embedder=HashEmbedder)
 
 
 # Views -------------------------------------------------------------------------------------
