@@ -2,14 +2,29 @@ from __future__ import annotations
 
 import sys
 import time
+import warnings
 from email.utils import formatdate
 
 import httpx
 import pytest
 
-from nbrag.errors import MissingDependency
+from nbrag.errors import (
+    ChatError,
+    ChatUnavailable,
+    ConfigurationError,
+    MissingDependency,
+    ModelError,
+    RateLimited,
+)
 from nbrag.models import provider
-from nbrag.models.provider import is_transient, load_litellm, provider_error, retry_after
+from nbrag.models.provider import (
+    chat_error,
+    is_transient,
+    load_litellm,
+    provider_error,
+    refuse_keys,
+    retry_after,
+)
 
 
 class Answered(Exception):
@@ -90,3 +105,65 @@ def test_a_missing_litellm_is_told(monkeypatch):
     monkeypatch.setitem(sys.modules, "litellm", None)
     with pytest.raises(MissingDependency, match="litellm"):
         load_litellm()
+
+
+def test_remarks_about_litellms_own_types_stay_off_the_page():
+    for _ in range(2):
+        load_litellm()
+    before = list(warnings.filters)
+    load_litellm()
+    assert warnings.filters == before  # a changed list would show old warnings of others again
+    warnings.warn(
+        "Items 'a', 'b' on TypedDict class 'X' are using the `ReadOnly` qualifier.",
+        UserWarning,
+        stacklevel=1,
+    )
+
+
+@pytest.mark.parametrize("length", range(380, 401, 4))
+def test_no_half_of_a_secret_is_told(monkeypatch, length):
+    monkeypatch.setenv("SOME_API_KEY", "my-own-secret-value")
+    message = str(chat_error("m", RuntimeError("x" * length + " my-own-secret-value")))
+    assert "my-own" not in message
+
+
+class Told(Exception):
+    def __init__(self, message, status=None):
+        super().__init__(message)
+        self.status_code = status
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (Told("no", 403), ModelError),
+        (Told("no", 500), ChatUnavailable),
+        (Told("no", 429), RateLimited),
+        (Told("no", 409), ChatError),
+        (TimeoutError(), ChatUnavailable),
+        (ConnectionResetError("gone"), ChatUnavailable),
+        (KeyError("choices"), ChatError),
+        (
+            Told("Missing Gemini API key. Set it.\nTraceback (most recent call last)", 500),
+            ModelError,
+        ),
+    ],
+)
+def test_failures_of_chat_models_are_told_apart(error, kind):
+    found = chat_error("m", error)
+    assert type(found) is kind
+    assert "Traceback" not in str(found)
+    assert is_transient(found) == (kind in (ChatUnavailable, RateLimited))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"api_key": 1}, {"token": 1}, {"hf_token": 1}, {"headers": {"Authorization": 1}}],
+)
+def test_keys_are_no_options(options):
+    with pytest.raises(ConfigurationError):
+        refuse_keys(options)
+
+
+def test_options_that_only_sound_like_keys_are_taken():
+    refuse_keys({"max_tokens": 5, "prompt_cache_key": "a", "extra_headers": {"X-Title": "t"}})

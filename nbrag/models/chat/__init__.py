@@ -2,6 +2,32 @@
 
 from __future__ import annotations
 
+from nbrag.models.chat.budget import Budget, BudgetUse, PricedChatClient, TokenPrice
+from nbrag.models.chat.cache import ReplyStore, relevant_options, request_key
+from nbrag.models.chat.ledger import Ledger, LedgerEntry, ledger_table, shown_cost
+from nbrag.models.chat.litellm import LiteLLMChatClient
+from nbrag.models.chat.managed import ManagedChatClient
+from nbrag.models.chat.recording import RecordingChatClient, ReplayChatClient
+from nbrag.models.chat.streams import ReplyStream
 from nbrag.models.chat.structured import ask, parse_reply
 
-__all__ = ["ask", "parse_reply"]
+__all__ = [
+    "Budget",
+    "BudgetUse",
+    "Ledger",
+    "LedgerEntry",
+    "LiteLLMChatClient",
+    "ManagedChatClient",
+    "PricedChatClient",
+    "RecordingChatClient",
+    "ReplayChatClient",
+    "ReplyStore",
+    "ReplyStream",
+    "TokenPrice",
+    "ask",
+    "ledger_table",
+    "parse_reply",
+    "relevant_options",
+    "request_key",
+    "shown_cost",
+]

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any, Self
 from nbrag.background import on_loop
 from nbrag.errors import ConfigurationError, ModelError
 from nbrag.models.embedding._provider_tokens import ByteLevelTokens, EstimatedTokens, SpanFinder
-from nbrag.models.provider import NO_RETRIES, load_litellm, provider_error, retrying
+from nbrag.models.provider import (
+    NO_RETRIES,
+    load_litellm,
+    provider_error,
+    refuse_keys,
+    retrying,
+)
 from nbrag.types import EmbedderIdentity
 
 if TYPE_CHECKING:
@@ -97,11 +103,7 @@ class LiteLLMEmbedder:
             if value is not None and value < 1:
                 raise ConfigurationError(f"{name} must be at least 1, not {value}.")
         for options in (query_options or {}, document_options or {}):
-            if any("key" in name.lower() for name in options):
-                raise ConfigurationError(
-                    "a key can't be an option: it could end up in a saved notebook.",
-                    hint="set it in the environment, e.g. OPENAI_API_KEY",
-                )
+            refuse_keys(options)
         self._model = model
         self._wanted_dimension = dimension
         self._dimension = dimension

@@ -1,0 +1,63 @@
+"""An answer that comes piece by piece, from the background loop to whichever loop asked."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Self
+
+from nbrag.background import on_loop
+from nbrag.types import ChatReply
+
+__all__ = ["ReplyStream"]
+
+
+class ReplyStream(AsyncIterator[str]):
+    """The pieces of an answer, and the whole of it at the end.
+
+    Leaving the loop over it early, or cancelling it, ends the call.
+
+    Parameters
+    ----------
+    parts
+        Runs on nbrag's background loop: gives the pieces, and after the last one the whole
+        reply.
+
+    Attributes
+    ----------
+    reply
+        The whole answer with its tokens and cost; None until the last piece has come.
+    """
+
+    def __init__(self, parts: AsyncGenerator[str | ChatReply]) -> None:
+        self.reply: ChatReply | None = None
+        self._pieces = self._forwarded(parts)
+
+    def __aiter__(self) -> Self:
+        """Return the stream itself."""
+        return self
+
+    async def __anext__(self) -> str:
+        """Return the next piece."""
+        return await anext(self._pieces)
+
+    async def aclose(self) -> None:
+        """End the call, where it still runs."""
+        await self._pieces.aclose()
+
+    async def _forwarded(self, parts: AsyncGenerator[str | ChatReply]) -> AsyncGenerator[str]:
+        try:
+            while (part := await on_loop(_next(parts))) is not None:
+                if isinstance(part, ChatReply):
+                    self.reply = part
+                else:
+                    yield part
+        finally:
+            await on_loop(_end(parts))
+
+
+async def _next(parts: AsyncGenerator[str | ChatReply]) -> str | ChatReply | None:
+    return await anext(parts, None)
+
+
+async def _end(parts: AsyncGenerator[str | ChatReply]) -> None:
+    await parts.aclose()
