@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nbrag.stores._segments import Segment
+from nbrag.stores._top import top_bound
 
 __all__ = ["KeywordQuery"]
 
@@ -101,7 +102,9 @@ def _search_segment(
     mask = segment.mask(wanted)
     if mask is not None:
         scores *= mask
-    hits = np.flatnonzero(scores)
+    # A bound of 0 means fewer than k hits: then every score above 0 counts.
+    bound = top_bound(scores, k) if k < len(scores) else np.float32(0)
+    hits = np.flatnonzero(scores >= bound) if bound > 0 else np.flatnonzero(scores)
     values = scores[hits]
     if len(hits) > k:
         chosen = values >= np.partition(values, len(hits) - k)[len(hits) - k]

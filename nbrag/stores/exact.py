@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from nbrag.stores._top import top_bound
+
 __all__ = ["ExactIndex", "ExactSnapshot", "top_rows", "unit_vectors"]
 
 Rows = NDArray[np.int64]
@@ -295,8 +297,12 @@ def _near_top(scores: Vectors, k: int) -> NDArray[np.intp]:
     """Return the places of all scores that may be among the best ``k``."""
     if k >= len(scores):
         return np.arange(len(scores))
-    threshold = np.partition(scores, len(scores) - k)[len(scores) - k]
-    return np.flatnonzero(scores >= threshold - np.float32(_SLACK))
+    bound = top_bound(scores, k)
+    places = np.flatnonzero(scores >= bound - np.float32(_SLACK))
+    near = scores[places]
+    threshold = np.partition(near, len(near) - k)[len(near) - k]
+    kept: NDArray[np.intp] = places[near >= threshold - np.float32(_SLACK)]
+    return kept
 
 
 def _increasing(rows: Rows) -> Rows:

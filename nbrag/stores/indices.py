@@ -108,8 +108,8 @@ class IndexView:
 
     def rows_of(self, kinds: frozenset[ChunkKind]) -> Rows | None:
         """Return the rows of these kinds; None when that is all of them."""
-        codes = np.array(sorted(_KIND_CODES[str(kind)] for kind in kinds), np.uint8)
-        chosen = np.isin(self.kinds, codes)
+        codes = sorted(_KIND_CODES[str(kind)] for kind in kinds)
+        chosen = self.kinds == codes[0] if len(codes) == 1 else np.isin(self.kinds, codes)
         return None if chosen.all() else self.rows[chosen]
 
     def ids_of(self, rows: Rows) -> list[str | None]:

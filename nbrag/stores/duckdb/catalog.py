@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from nbrag.errors import CollectionNotFound, StoreError, did_you_mean
-from nbrag.stores.duckdb.identifiers import quote, table
+from nbrag.stores.duckdb.identifiers import literal, quote, table
 from nbrag.stores.duckdb.schema import create_tables
 from nbrag.stores.metadata import BUILT_IN_FIELDS
 from nbrag.types import EmbedderIdentity
@@ -153,7 +153,7 @@ def remove_entry(cursor: DuckDBPyConnection, name: str) -> CollectionEntry:
 def metadata_types(cursor: DuckDBPyConnection, name: str) -> dict[str, str]:
     """Return the collection's metadata fields with their types."""
     found = cursor.execute(
-        "SELECT name, type FROM nbrag.fields WHERE collection = ? ORDER BY name", [name]
+        f"SELECT name, type FROM nbrag.fields WHERE collection = {literal(name)} ORDER BY name"
     ).fetchall()
     return {str(field): str(kind) for field, kind in found}
 

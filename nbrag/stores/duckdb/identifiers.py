@@ -1,4 +1,4 @@
-"""The one place where names become part of SQL."""
+"""The one place where names and values become part of SQL."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from nbrag.errors import ConfigurationError
 
-__all__ = ["check_collection_name", "quote", "table"]
+__all__ = ["check_collection_name", "literal", "quote", "table"]
 
 #: Schemas that DuckDB, or nbrag itself, has for its own use.
 RESERVED = frozenset({"nbrag", "main", "temp", "system", "pg_catalog", "information_schema"})
@@ -18,6 +18,18 @@ def quote(name: str) -> str:
     if "\0" in name:
         raise ConfigurationError(f"{name!r} can't be a name in a database.")
     return '"' + name.replace('"', '""') + '"'
+
+
+def literal(value: str | int) -> str:
+    """Return a value of nbrag's own as SQL; a person's values are always bound.
+
+    Binding looks for pandas twice for each value, 0.1 ms where there is none.
+    """
+    if isinstance(value, int):
+        return str(int(value))
+    if "\0" in value:
+        raise ConfigurationError(f"{value!r} can't be a value in a database.")
+    return "'" + value.replace("'", "''") + "'"
 
 
 def table(collection: str, name: str) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nbrag.stores.duckdb.catalog import stamp_of
-from nbrag.stores.duckdb.identifiers import table
+from nbrag.stores.duckdb.identifiers import literal, table
 from nbrag.stores.duckdb.rows import matrix_of
 from nbrag.stores.indices import CollectionIndices, Moved, RowBatch
 
@@ -32,8 +32,7 @@ def present_state(cursor: DuckDBPyConnection, name: str, uid: str) -> tuple[str,
     """Return stamp, generation and number of rows; None when the collection was dropped."""
     found = cursor.execute(
         f"SELECT stamp, generation, (SELECT count(*) FROM {table(name, 'chunks')})"
-        " FROM nbrag.collections WHERE name = ? AND uid = ?",
-        [name, uid],
+        f" FROM nbrag.collections WHERE name = {literal(name)} AND uid = {literal(uid)}"
     ).fetchone()
     if found is None:
         return None

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from nbrag.errors import DocumentNotFound
 from nbrag.protocols import StoredDocument
-from nbrag.stores.duckdb.identifiers import quote, table
+from nbrag.stores.duckdb.identifiers import literal, quote, table
 from nbrag.stores.records import chunk_from_record
 from nbrag.types import ChunkKind, RetrievalChunk, Span
 
@@ -30,8 +30,12 @@ __all__ = [
 ]
 
 
-def _marks(values: Sequence[Any]) -> str:
+def _marks(values: Sequence[str]) -> str:
     return ", ".join("?" * len(values))
+
+
+def _listed(rows: Sequence[int]) -> str:
+    return ", ".join(literal(row) for row in rows)
 
 
 def _rows_of(cursor: DuckDBPyConnection, name: str, ids: Sequence[str]) -> dict[str, int]:
@@ -81,8 +85,7 @@ def _records(cursor: DuckDBPyConnection, name: str, rows: Sequence[int]) -> list
     # By way of the rowid the texts of other rows are not even unpacked.
     cursor.execute(
         f"SELECT * EXCLUDE (embedding, text_hash) FROM {chunks} WHERE rowid IN"
-        f" (SELECT rowid FROM {chunks} WHERE row IN ({_marks(rows)}))",
-        list(rows),
+        f" (SELECT rowid FROM {chunks} WHERE row IN ({_listed(rows)}))"
     )
     columns = [str(column[0]) for column in cursor.description or ()]
     return [dict(zip(columns, values, strict=True)) for values in cursor.fetchall()]
@@ -143,8 +146,7 @@ def _vectors(
         return {}
     found = cursor.execute(
         f"SELECT row, embedding FROM {table(name, 'chunks')} WHERE rowid IN"
-        f" (SELECT rowid FROM {table(name, 'chunks')} WHERE row IN ({_marks(rows)}))",
-        list(rows),
+        f" (SELECT rowid FROM {table(name, 'chunks')} WHERE row IN ({_listed(rows)}))"
     ).to_arrow_table()
     matrix = matrix_of(found.column("embedding").combine_chunks(), dimension)
     return dict(zip(found.column("row").to_pylist(), matrix, strict=True))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from nbrag.errors import CollectionNotFound
 from nbrag.stores.answers import exact_answers, keyword_answers
 from nbrag.stores.duckdb.catalog import field_types
-from nbrag.stores.duckdb.identifiers import table
+from nbrag.stores.duckdb.identifiers import literal, table
 from nbrag.stores.duckdb.loading import present_state, synchronise
 from nbrag.stores.duckdb.rows import stored_similarities
 from nbrag.stores.duckdb.state import CollectionState
@@ -43,6 +43,12 @@ def search(
     """
     requests = leg_requests(plan)
     condition = as_filter(plan.filter)
+    try:
+        found = _from_memory(cursor, state, plan, requests, condition)
+        if found is not None:
+            return found
+    except Moved:
+        pass
     for _ in range(_TRIES):
         try:
             return _search_once(cursor, state, plan, requests, condition)
@@ -62,6 +68,37 @@ def warm(cursor: DuckDBPyConnection, state: CollectionState) -> None:
             cursor.rollback()
 
 
+def _from_memory(
+    cursor: DuckDBPyConnection,
+    state: CollectionState,
+    plan: SearchPlan,
+    requests: list[LegRequest],
+    condition: Filter | None,
+) -> list[RankedList] | None:
+    """Return the answer where the indices alone can give it, None where they can't.
+
+    They are current, hold every vector, and know which rows the filter leaves: nothing but the
+    state's stamp is read, which needs no transaction.
+    """
+    present = present_state(cursor, state.name, state.uid)
+    indices = state.indices
+    if present is None or indices.stamp != present[0] or len(indices.rows) != present[2]:
+        return None
+    view = indices.view(present[0])
+    if view.exact is None or not view.complete:
+        return None
+    if condition is None:
+        allowed = view.rows_of(plan.kinds or frozenset((ChunkKind.ORIGINAL,)))
+    else:
+        allowed = indices.remembered(view.stamp, _filter_key(condition, plan.kinds))
+        if allowed is None:
+            return None
+    filtered = condition is not None
+    return _answer(
+        cursor, state, view, requests, k=plan.candidates, allowed=allowed, filtered=filtered
+    )
+
+
 def _search_once(
     cursor: DuckDBPyConnection,
     state: CollectionState,
@@ -73,38 +110,56 @@ def _search_once(
     try:
         view = _current_view(cursor, state)
         allowed = _allowed_rows(cursor, state, view, condition, plan.kinds)
-        words = next((request for request in requests if request.leg == "keyword"), None)
-        waiting = (
-            None
-            if words is None
-            else _legs.submit(_keyword_leg, state, view, words, plan.candidates, allowed)
+        filtered = condition is not None
+        return _answer(
+            cursor, state, view, requests, k=plan.candidates, allowed=allowed, filtered=filtered
         )
-        found: list[LegAnswer] = []
-        try:
-            for request in requests:
-                if request.leg == "vector":
-                    found += _vector_leg(
-                        cursor,
-                        state,
-                        view,
-                        request,
-                        k=plan.candidates,
-                        allowed=allowed,
-                        filtered=condition is not None,
-                    )
-        finally:
-            # The other leg reads what this search holds open, so it is waited for in any case.
-            answered = [] if waiting is None else waiting.result()
-
-        def ids_of(rows: Rows) -> list[str | None]:
-            """Return chunk ids, and remember where they stand: they are read next."""
-            ids = view.ids_of(rows)
-            state.indices.note(ids, rows)
-            return ids
-
-        return ranked_lists(found + answered, ids_of)
     finally:
         cursor.rollback()
+
+
+def _answer(
+    cursor: DuckDBPyConnection,
+    state: CollectionState,
+    view: IndexView,
+    requests: list[LegRequest],
+    *,
+    k: int,
+    allowed: Rows | None,
+    filtered: bool,
+) -> list[RankedList]:
+    """Run the legs at the same time."""
+    words = next((request for request in requests if request.leg == "keyword"), None)
+    waiting = None if words is None else _legs.submit(_keyword_leg, state, view, words, k, allowed)
+    found: list[LegAnswer] = []
+    try:
+        for request in requests:
+            if request.leg == "vector":
+                found += _vector_leg(
+                    cursor,
+                    state,
+                    view,
+                    request,
+                    k=k,
+                    allowed=allowed,
+                    filtered=filtered,
+                )
+    finally:
+        # The other leg reads what this search holds open, so it is waited for in any case.
+        answered = [] if waiting is None else waiting.result()
+
+    def ids_of(rows: Rows) -> list[str | None]:
+        """Return chunk ids, and remember where they stand: they are read next."""
+        ids = view.ids_of(rows)
+        state.indices.note(ids, rows)
+        return ids
+
+    return ranked_lists(found + answered, ids_of)
+
+
+def _filter_key(condition: Filter, kinds: frozenset[ChunkKind]) -> tuple[str, ...]:
+    """Return what the rows that a filter leaves are remembered by."""
+    return (str(condition), *(sorted(str(kind) for kind in kinds) or (str(ChunkKind.ORIGINAL),)))
 
 
 def _current_view(cursor: DuckDBPyConnection, state: CollectionState) -> IndexView:
@@ -131,18 +186,17 @@ def _allowed_rows(
     kinds: frozenset[ChunkKind],
 ) -> Rows | None:
     """Return the rows that may be found, increasing; None for all."""
-    names = sorted(str(kind) for kind in kinds) or [str(ChunkKind.ORIGINAL)]
     if condition is None:
-        return view.rows_of(frozenset(ChunkKind(name) for name in names))
-    key = (str(condition), *names)
+        return view.rows_of(kinds or frozenset((ChunkKind.ORIGINAL,)))
+    key = _filter_key(condition, kinds)
     kept = state.indices.remembered(view.stamp, key)
     if kept is not None:
         return kept
     sql, parameters = compile_filter(condition, field_types(cursor, state.name))
-    marks = ", ".join("?" * len(names))
+    names = ", ".join(literal(name) for name in key[1:])
     found = cursor.execute(
-        f"SELECT row FROM {table(state.name, 'chunks')} WHERE {sql} AND kind IN ({marks})",
-        [*parameters, *names],
+        f"SELECT row FROM {table(state.name, 'chunks')} WHERE {sql} AND kind IN ({names})",
+        parameters or None,
     ).fetchnumpy()["row"]
     rows = np.sort(np.asarray(found, np.int64))
     state.indices.remember(view.stamp, key, rows)
