@@ -18,6 +18,7 @@ __all__ = [
     "required",
     "with_rewrites",
     "words_of",
+    "written_width",
 ]
 
 _Thing = TypeVar("_Thing")
@@ -57,7 +58,8 @@ def words_of(text: str) -> str:
     return " ".join("".join(kept).split())
 
 
-def _width(text: str) -> int:
+def written_width(text: str) -> int:
+    """Return how many letters and digits a text has, wide ones (Chinese, say) counting twice."""
     wide = unicodedata.east_asian_width
     return sum(1 + (wide(mark) in "WF") for mark in text if mark.isalnum())
 
@@ -93,7 +95,7 @@ def _distinct(texts: Iterable[str], seen: set[str]) -> Iterator[str]:
     for text in texts:
         clean = " ".join(encodable(text).split())
         words = words_of(clean)
-        if words in seen or _width(words) < _LEAST_WIDTH or len(clean) > _MOST_CHARACTERS:
+        if words in seen or written_width(words) < _LEAST_WIDTH or len(clean) > _MOST_CHARACTERS:
             continue
         seen.add(words)
         yield clean

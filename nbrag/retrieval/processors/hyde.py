@@ -13,7 +13,7 @@ from nbrag.errors import ChatError, ChatUnavailable, EmbedderMismatch
 from nbrag.models.chat.passages import question_line
 from nbrag.models.chat.structured import ask
 from nbrag.protocols import ChatClient, Collection, Embedder, RetrievalQueryProcessor
-from nbrag.retrieval.processors._questions import QUESTION_IS_DATA, required
+from nbrag.retrieval.processors._questions import QUESTION_IS_DATA, required, written_width
 from nbrag.retrieval.searching import encodable
 from nbrag.spec import ModelStageOptions, StageDefinition, register_stage
 from nbrag.types import ChatMessage, QueryVariant, RetrievalQuery, Strategy, VariantKind
@@ -45,6 +45,8 @@ _TASKS = {
     ),
 }
 
+#: A passage has at least this many letters and digits.
+_LEAST_WIDTH = 10
 #: Share of the time limit that writing may take; the rest is for embedding.
 _WRITING_SHARE = 0.9
 
@@ -232,8 +234,8 @@ async def _with_mean(
 
 
 def _check(reply: HypotheticalDocument) -> None:
-    if not reply.passage.strip():
-        raise ValueError("the passage is empty")
+    if written_width(reply.passage) < _LEAST_WIDTH:
+        raise ValueError("the passage is empty or next to nothing")
 
 
 def _messages(question: str, options: HydeOptions, number: int) -> list[ChatMessage]:

@@ -318,6 +318,7 @@ JUNK = [
     "I'm sorry, but I can't help with that.",
     "<think>what now",
     '{"passage": "  "}',
+    '{"passage": ":{ ok"}',
     '{"passage": ["a"]}',
     ChatUnavailable("the connection was dropped."),
     RateLimited("too many requests.", retry_after=1),
