@@ -33,7 +33,7 @@ ENTITY: Final = "entity-specific"
 
 
 class Decision(BaseModel):
-    """What a question is; also the form of a model's answer."""
+    """How a question is to be searched."""
 
     reasoning: str = Field(default="", description="why, in one short sentence")
     route: Literal["simple", "thematic", "entity-specific"]

@@ -47,7 +47,7 @@ class ExpandOptions(ModelStageOptions):
 
 
 class Rewrites(BaseModel):
-    """The model's answer."""
+    """Rewrites of the question."""
 
     queries: list[str] = Field(description="the rewrites, one string each")
 

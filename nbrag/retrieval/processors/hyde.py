@@ -75,7 +75,7 @@ class HydeOptions(ModelStageOptions):
 
 
 class HypotheticalDocument(BaseModel):
-    """The model's answer."""
+    """A passage that might answer the question."""
 
     passage: str = Field(description="the passage")
 

@@ -305,10 +305,10 @@ def test_a_wrapped_reply_is_understood(words: str) -> None:
 
 
 def test_half_a_surrogate_pair_does_not_reach_the_embedder() -> None:
-    chat = ScriptedChatClient(['{"passage": "half \\ud83d pair"}'])
+    chat = ScriptedChatClient(['{"passage": "half of a \\ud83d pair"}'])
     embedder = HashEmbedder()
     changed = transformed(chat, RetrievalQuery(QUESTION), embedder, documents=1)
-    assert changed.metadata["hyde_hypothetical"] == embedder.embedded == ["half \ufffd pair"]
+    assert changed.metadata["hyde_hypothetical"] == embedder.embedded == ["half of a \ufffd pair"]
 
 
 JUNK = [
