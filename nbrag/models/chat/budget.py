@@ -124,7 +124,7 @@ class Budget:
         self._used = BudgetUse()
         self._reserved: set[Reservation] = set()
         self._longest_answer = 0
-        #: The dearest call so far, by model: the estimate where the price is not listed.
+        #: US dollars per token of the dearest call so far, by model, where no price is listed.
         self._dearest: dict[str, float] = {}
         self._unpriced: set[str] = set()
         self._waiting: list[asyncio.Future[None]] = []
@@ -191,7 +191,8 @@ class Budget:
         messages, options
             The call.
         price
-            The model's price; None when it is not told: the dearest call so far then counts.
+            The model's price; None when it is not told: the first call then goes alone where
+            money is limited, and the dearest one so far, by token, counts.
         unpriced
             Whether nobody knows the price; learnt from the first answer without a cost, too.
 
@@ -212,11 +213,14 @@ class Budget:
                 share = self._share(model, messages, options, price)
                 self._refuse_unpriced(model, unpriced=unpriced)
                 short = self._short(share, self._reserved)
-                if short is None:
+                learning = share.money == _SOMETHING and self._learns_price(model, unpriced)
+                if short is None and not learning:
                     self._reserved.add(share)
                     return share
                 # A call in flight takes a whole call, but often fewer tokens than its share.
-                if short == "calls" or not self._reserved or self._short(share, ()):
+                if short is not None and (
+                    short == "calls" or not self._reserved or self._short(share, ())
+                ):
                     raise self._exceeded(short, share)
                 changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                 self._waiting.append(changed)
@@ -248,7 +252,8 @@ class Budget:
         if reply.cost is None:
             self._unpriced.add(share.model)
             return replace(used, unpriced=used.unpriced + 1)
-        self._dearest[share.model] = max(self._dearest.get(share.model, 0.0), reply.cost)
+        rate = reply.cost / max(read + written, 1)
+        self._dearest[share.model] = max(self._dearest.get(share.model, 0.0), rate)
         return replace(used, money=used.money + reply.cost)
 
     def _set_limits(self, limits: Mapping[str, float | None]) -> None:
@@ -268,7 +273,8 @@ class Budget:
         stated = options.get("max_tokens") or options.get("max_completion_tokens")
         written = int(stated or self._longest_answer or _FIRST_ANSWER)
         if price is None:
-            money = self._dearest.get(model, _SOMETHING)
+            rate = self._dearest.get(model)
+            money = _SOMETHING if rate is None else rate * (read + written)
         else:
             money = price.input * read + price.output * written
         return Reservation(model, read, written, money)
@@ -282,6 +288,11 @@ class Budget:
                 f"the price of {model} is not known, so that a budget in money can't be kept.",
                 hint="limit calls or tokens too: Budget(money=..., calls=...)",
             )
+
+    def _learns_price(self, model: str, unpriced: bool) -> bool:  # noqa: FBT001 - private
+        """Return whether a first call of the model, in flight, will tell its price."""
+        unknown = unpriced or model in self._unpriced or not self.limits_money
+        return not unknown and any(other.model == model for other in self._reserved)
 
     def _short(self, share: Reservation, others: Collection[Reservation]) -> str | None:
         """Return the first limit that the share does not fit into besides the others."""
@@ -315,9 +326,9 @@ class Budget:
         if limits["tokens"] is not None:
             parts.append(f"{used.tokens:,} of {limits['tokens']:,} tokens")
         if limits["money"] is not None:
-            more = f" and {used.unpriced:,} calls of unknown price" if used.unpriced else ""
+            more = f" and {used.unpriced:,} of unknown price" if used.unpriced else ""
             parts.append(f"${used.money:.4f} of ${limits['money']:.2f}{more}")
-        in_flight = f", {len(self._reserved):,} calls in flight" if self._reserved else ""
+        in_flight = f", {len(self._reserved):,} in flight" if self._reserved else ""
         return ", ".join(parts) + in_flight
 
     def _wake(self) -> None:

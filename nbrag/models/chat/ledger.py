@@ -62,7 +62,7 @@ def shown_cost(cost: float | None) -> str:
     """Return a cost in US dollars as it is shown: ``unknown`` when the price is not known."""
     if cost is None:
         return "unknown"
-    return "$0" if cost == 0 else f"${cost:.4f}" if cost >= 0.01 else f"${cost:.2g}"
+    return "$0" if cost == 0 else "< $0.0001" if cost < 0.0001 else f"${cost:.4f}"
 
 
 def ledger_table(entries: Iterable[LedgerEntry]) -> Rendering:

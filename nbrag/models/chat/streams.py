@@ -21,16 +21,12 @@ class ReplyStream(AsyncIterator[str]):
     parts
         Runs on nbrag's background loop: gives the pieces, and after the last one the whole
         reply.
-
-    Attributes
-    ----------
-    reply
-        The whole answer with its tokens and cost; None until the last piece has come.
     """
 
     def __init__(self, parts: AsyncGenerator[str | ChatReply]) -> None:
-        self.reply: ChatReply | None = None
-        self._pieces = self._forwarded(parts)
+        self._whole: list[ChatReply] = []
+        # It must not hold this stream: a stream that is left ends when nobody has it any more.
+        self._pieces = _forwarded(parts, self._whole)
 
     def __aiter__(self) -> Self:
         """Return the stream itself."""
@@ -40,19 +36,27 @@ class ReplyStream(AsyncIterator[str]):
         """Return the next piece."""
         return await anext(self._pieces)
 
+    @property
+    def reply(self) -> ChatReply | None:
+        """The whole answer with its tokens and cost; None until the last piece has come."""
+        return self._whole[0] if self._whole else None
+
     async def aclose(self) -> None:
         """End the call, where it still runs."""
         await self._pieces.aclose()
 
-    async def _forwarded(self, parts: AsyncGenerator[str | ChatReply]) -> AsyncGenerator[str]:
-        try:
-            while (part := await on_loop(_next(parts))) is not None:
-                if isinstance(part, ChatReply):
-                    self.reply = part
-                else:
-                    yield part
-        finally:
-            await on_loop(_end(parts))
+
+async def _forwarded(
+    parts: AsyncGenerator[str | ChatReply], whole: list[ChatReply]
+) -> AsyncGenerator[str]:
+    try:
+        while (part := await on_loop(_next(parts))) is not None:
+            if isinstance(part, ChatReply):
+                whole.append(part)
+            else:
+                yield part
+    finally:
+        await on_loop(_end(parts))
 
 
 async def _next(parts: AsyncGenerator[str | ChatReply]) -> str | ChatReply | None:
