@@ -6,8 +6,10 @@ from nbrag.models.chat.budget import Budget, BudgetUse, PricedChatClient, TokenP
 from nbrag.models.chat.cache import ReplyStore, relevant_options, request_key
 from nbrag.models.chat.ledger import Ledger, LedgerEntry, ledger_table, shown_cost
 from nbrag.models.chat.litellm import LiteLLMChatClient
+from nbrag.models.chat.local import LocalChatClient
 from nbrag.models.chat.managed import ManagedChatClient
 from nbrag.models.chat.recording import RecordingChatClient, ReplayChatClient
+from nbrag.models.chat.resolve import resolve_chat
 from nbrag.models.chat.streams import ReplyStream
 from nbrag.models.chat.structured import ask, parse_reply
 
@@ -17,6 +19,7 @@ __all__ = [
     "Ledger",
     "LedgerEntry",
     "LiteLLMChatClient",
+    "LocalChatClient",
     "ManagedChatClient",
     "PricedChatClient",
     "RecordingChatClient",
@@ -29,5 +32,6 @@ __all__ = [
     "parse_reply",
     "relevant_options",
     "request_key",
+    "resolve_chat",
     "shown_cost",
 ]
