@@ -114,6 +114,7 @@ class LiteLLMChatClient:
         self._timeout = timeout
         self._api_base = api_base
         self._options = options
+        self._imported = False
 
     def __repr__(self) -> str:
         """Return the model's name."""
@@ -155,14 +156,23 @@ class LiteLLMChatClient:
 
     async def price(self) -> TokenPrice | None:
         """Return the price per token by LiteLLM's own list, None when it is not there."""
-        litellm = await on_loop(asyncio.to_thread(load_litellm))
-        return _price(litellm, self._model)
+        return _price(await on_loop(self._loaded()), self._model)
+
+    async def prepare(self) -> None:
+        """Import LiteLLM, which takes seconds the first time; no call's time limit counts it."""
+        await on_loop(self._loaded())
+
+    async def _loaded(self) -> Any:
+        if not self._imported:
+            # The loop must go on meanwhile.
+            await asyncio.to_thread(load_litellm)
+            self._imported = True
+        return load_litellm()
 
     async def _complete(
         self, messages: Sequence[ChatMessage], options: Mapping[str, Any]
     ) -> ChatReply:
-        # Importing LiteLLM takes seconds, during which the loop must go on.
-        litellm = await asyncio.to_thread(load_litellm)
+        litellm = await self._loaded()
         answer = await self._sent(litellm, messages, options)
         try:
             choice = answer.choices[0]
@@ -176,7 +186,7 @@ class LiteLLMChatClient:
     async def _parts(
         self, messages: Sequence[ChatMessage], options: Mapping[str, Any]
     ) -> AsyncGenerator[str | ChatReply]:
-        litellm = await asyncio.to_thread(load_litellm)
+        litellm = await self._loaded()
         wanted = {**options, "stream": True, "stream_options": {"include_usage": True}}
         chunks = await self._sent(litellm, messages, wanted)
         text, finish, usage, chunk = "", "", None, None

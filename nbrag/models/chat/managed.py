@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 from nbrag.background import on_loop
 from nbrag.errors import ChatError, ChatUnavailable, ConfigurationError, NbragError
@@ -26,6 +26,12 @@ __all__ = ["ManagedChatClient"]
 _log = logging.getLogger("nbrag.models")
 #: Seconds that a call gets to end after nobody waits for it any more.
 _GRACE = 5.0
+
+
+@runtime_checkable
+class _PreparedChatClient(Protocol):
+    async def prepare(self) -> None:
+        """Do what takes long at first use, and no single call's time limit should count."""
 
 
 @dataclass(eq=False, slots=True)
@@ -62,7 +68,9 @@ class ManagedChatClient:
     Parameters
     ----------
     client
-        What is asked. Where it has ``options``, these are part of what identifies a request.
+        What is asked. Where it has ``options``, these are part of what identifies a request;
+        where it has an async ``prepare()``, that is awaited before a call, outside of the time
+        limit (a model that has to be loaded, say).
     concurrency
         Most calls at the same time.
     attempts
@@ -249,6 +257,8 @@ class ManagedChatClient:
     ) -> AsyncIterator[None]:
         """Hold a share of the budget and a free place, and settle both whatever happens."""
         share = None
+        if isinstance(self._client, _PreparedChatClient):
+            await self._client.prepare()
         if self.budget is not None:
             price, unpriced = None, False
             if self.budget.limits_money and isinstance(self._client, PricedChatClient):

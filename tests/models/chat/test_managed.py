@@ -156,6 +156,15 @@ async def test_a_hang_ends_in_time(server, answer):
     assert time.monotonic() - started < 1
 
 
+async def test_preparing_is_not_part_of_a_call_s_time():
+    class Loading(SlowClient):
+        async def prepare(self):
+            await asyncio.sleep(0.3)
+
+    chat = ManagedChatClient(Loading(0.01), timeout=0.2, attempts=1)
+    assert (await chat.complete(said("a"))).text == "re: a"
+
+
 # Cache, ledger
 
 
