@@ -15,10 +15,10 @@ from typing import Any, NoReturn
 __all__ = ["FoundValue", "JsonScan", "scan_json"]
 
 _STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-#: What opens a JSON value rather than a bracket of prose: a key, or the start of an element.
-_OPENING = re.compile(
-    rf'\{{\s*+(?:\}}|{_STRING}\s*+:)|\[\s*+(?:["\[{{\]\d-]|true|false|null)', re.DOTALL
-)
+#: What opens a JSON value rather than a bracket of prose: a key, or the start of an element. Keys
+#: in other quotes or none are no JSON, but their value's parts are no answers either.
+_KEY = rf"(?:{_STRING}|'[^'\n]*+'|[^\W\d]\w*+)\s*+:"
+_OPENING = re.compile(rf'\{{\s*+(?:\}}|{_KEY})|\[\s*+(?:["\[{{\]\d-]|true|false|null)', re.DOTALL)
 _TOKEN = re.compile(rf'{_STRING}|[\[\]{{}}"]', re.DOTALL)
 _THOUGHT = re.compile(r"<(/?)(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
 _NEXT = re.compile(rf"[\[{{]|{_THOUGHT.pattern}", re.IGNORECASE)

@@ -121,21 +121,18 @@ def parse_reply(text: str, schema: type[Reply]) -> Reply:
         )
     scan = scan_json(text)
     names, list_field = _fields(schema)
+    objects = [found.value for found in scan.values if isinstance(found.value, dict)]
+    # With defaults for all fields, any object would do.
+    candidates = [value for value in objects if not names or names & value.keys()]
+    if list_field is not None:
+        arrays = _bare_arrays(scan.values, text)
+        candidates = [{list_field: value} for value in arrays] + candidates
     wrong = ""
-    for arrays in (False, True):
-        for found in reversed(scan.values):
-            if isinstance(found.value, list):
-                if not arrays or list_field is None or _within_sentence(found, text):
-                    continue
-                value = {list_field: found.value}
-            elif arrays or (names and not names & found.value.keys()):
-                continue  # with defaults for all fields, any object would do
-            else:
-                value = found.value
-            try:
-                return schema.model_validate(value)
-            except ValidationError as error:
-                wrong = wrong or _in_one_line(error)
+    for value in reversed(candidates):
+        try:
+            return schema.model_validate(value)
+        except ValidationError as error:
+            wrong = wrong or _in_one_line(error)
     reason = wrong or scan.broken or _nothing_fitting(text, schema, scan.values)
     raise ReplyInvalid(
         f"{reason.rstrip('.')}.",
@@ -157,12 +154,22 @@ def _is_list(field: Mapping[str, Any]) -> bool:
     return any(option.get("type") == "array" for option in field.get("anyOf", (field,)))
 
 
-def _within_sentence(found: FoundValue, text: str) -> bool:
-    """Return whether an array has words beside it: a reference such as [3] is no answer."""
-    before = text[max(found.start - 80, 0) : found.start].rstrip(" \t`")
-    after = text[found.end : found.end + 80].lstrip(" \t`.")
-    opens = not before or before[-1] in ":\n>" or before.endswith("```json")
-    return not opens or bool(after and after[0] not in "\r\n<")
+def _bare_arrays(values: Sequence[FoundValue], text: str) -> list[Any]:
+    """Return the arrays that may be the answer: a reference such as [3] in a sentence is none."""
+    alone, named = [], []
+    for found in values:
+        if not isinstance(found.value, list):
+            continue
+        before = text[max(found.start - 80, 0) : found.start].rstrip(" \t`")
+        after = text[found.end : found.end + 80].lstrip(" \t`.")
+        if after and after[0] not in "\r\n<":
+            continue
+        if not before or before[-1] in "\n>" or before.endswith("```json"):
+            alone.append(found.value)
+        elif before[-1] == ":":
+            named.append(found.value)
+    # Of several lists with names, nobody knows which one is meant.
+    return alone or (named if len(named) == 1 else [])
 
 
 def _nothing_fitting(text: str, schema: type[BaseModel], values: Sequence[FoundValue]) -> str:

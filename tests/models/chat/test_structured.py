@@ -70,6 +70,7 @@ ASKED = [ChatMessage("system", "Rank."), ChatMessage("user", "Which?")]
         "```json [2, 1]```",
         "The order is:\n\n[2, 1]\n\nbecause of [7].",
         "Answer: [2, 1].",
+        "[9]\nNo, wait.\n[2, 1]",
         '{"order": [2, 1]} (see [3])',
         'Of the set {a, b} and the list [x], this: {"order": [2, 1]}',
         'He said "use {" and {"order": [2, 1]}',
@@ -99,6 +100,10 @@ def test_the_value_is_found(text: str) -> None:
         ('{"order": [1.5]}', "order.0"),
         ('{"ranking": [2, 1]}', "none of the fields order"),
         ("{}", "none of the fields order"),
+        ("{'order': [2, 1],\n 'unsure': [7]\n}", "can't be read"),
+        ("{order: [2, 1],\n unsure: [7]\n}", "can't be read"),
+        ("{'order': [2, 1],\n 'unsure': [7]", "cut off"),
+        ("order: [2, 1]\nunsure: [7]", "no JSON object"),
         ('<think>{"order": [2, 1]} or so, let me see', "without an end"),
         ('<think>{"order": [2, 1]}</think>', "no JSON"),
         ('{"order": [NaN]}', "can't be read"),
@@ -218,7 +223,7 @@ def test_any_text_is_either_an_answer_or_invalid(text: str) -> None:
     "unit",
     [
         "{", "[", '"', "<think>", '{"a":', '{"a":[', "[\n\n", '["\n\n', '\\"[\n\n', '{"\\"',
-        "[1]\n", '{"order":1}', "[,",
+        "[1]\n", "{'", "{a", "{a:", "{'a':[1]\n", '{"order":1}', "[,",
         '{"x"', "</think>", "[1,\n\n", '{ "\\', "`", "[ ", '["\\"\n\n',
     ],
 )  # fmt: skip
