@@ -314,8 +314,8 @@ class Budget:
         }
         return BudgetExceeded(
             f"the budget for chat models is used up: {self._account()}{needs[short]}.",
-            hint=f"answers so far are kept; to go on, call budget.raise_to({short}=...) with more "
-            "than before, and run it again",
+            hint=f"to go on, call budget.raise_to({short}=...) with more than before, and run it "
+            "again: answers that a cache has kept use nothing",
         )
 
     def _account(self) -> str:

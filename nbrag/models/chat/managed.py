@@ -62,6 +62,9 @@ class ManagedChatClient:
     ledger, with the stage that made it; what was refused by the budget or cancelled before it
     was sent is none.
 
+    Requests that are the same get the same answer, also at a temperature above 0: to have
+    several answers to one question, tell the requests apart with ``seed=``.
+
     It can be used from any event loop and thread: all waiting is done on nbrag's own loop.
     Cancelling a request ends its call, unless others wait for the same answer.
 

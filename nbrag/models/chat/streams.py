@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Self
 
@@ -49,19 +50,25 @@ class ReplyStream(AsyncIterator[str]):
 async def _forwarded(
     parts: AsyncGenerator[str | ChatReply], whole: list[ChatReply]
 ) -> AsyncGenerator[str]:
+    # A cancelled step may still be ending when the stream is closed.
+    steps = asyncio.Lock()
     try:
-        while (part := await on_loop(_next(parts))) is not None:
+        while (part := await on_loop(_next(parts, steps))) is not None:
             if isinstance(part, ChatReply):
                 whole.append(part)
             else:
                 yield part
     finally:
-        await on_loop(_end(parts))
+        await on_loop(_end(parts, steps))
 
 
-async def _next(parts: AsyncGenerator[str | ChatReply]) -> str | ChatReply | None:
-    return await anext(parts, None)
+async def _next(
+    parts: AsyncGenerator[str | ChatReply], steps: asyncio.Lock
+) -> str | ChatReply | None:
+    async with steps:
+        return await anext(parts, None)
 
 
-async def _end(parts: AsyncGenerator[str | ChatReply]) -> None:
-    await parts.aclose()
+async def _end(parts: AsyncGenerator[str | ChatReply], steps: asyncio.Lock) -> None:
+    async with steps:
+        await parts.aclose()

@@ -27,7 +27,7 @@ async def test_calls_are_counted_when_they_end_and_reserved_before():
     assert budget.used == BudgetUse(calls=2, tokens=10, money=0.1)
     with pytest.raises(BudgetExceeded, match=r"2 of 2 calls.*Hint: .*raise_to\(calls=") as caught:
         await reserve(budget)
-    assert "answers so far are kept" in caught.value.hint
+    assert "use nothing" in caught.value.hint
 
 
 async def test_a_share_that_is_given_back_counts_nothing():
