@@ -163,7 +163,7 @@ class RetrievalPipeline:
         if self.strict:
             raise StageError("search", f"{reason}.", hint="use another search mode")
         mode = self.search_options.mode
-        return replace(query, strategy=None).with_warning(
+        return replace(query, strategy=None, fallback=None).with_warning(
             f"stage 'search': {reason}; {mode} search was used instead"
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -105,26 +105,30 @@ def ranked_lists(
         Returns the chunk ids of rows; None for a row that is gone, which is left out.
     """
     found = np.unique(np.concatenate([answer.rows for answer in answers] or [np.empty(0, int)]))
+    ids = dict(zip(found.tolist(), ids_of(found), strict=True))
     lists = []
     for answer in answers:
+        request, place = answer.request, answer.number
         others = np.setdiff1d(found, answer.rows, assume_unique=True)
         scores = answer.score_of(others) if len(others) else np.empty(0, np.float32)
         lists.append(
             RankedList(
-                answer.request.leg,
-                answer.request.places[answer.number],
-                answer.request.variants[answer.number].weight,
-                _items(ids_of(answer.rows), answer.scores),
+                request.leg,
+                request.places[place],
+                request.variants[place].weight,
+                _items(ids, answer.rows, answer.scores),
                 answer.explanation,
-                _items(ids_of(others), scores),
+                _items(ids, others, scores),
             )
         )
     return lists
 
 
-def _items(ids: Sequence[str | None], scores: NDArray[np.float32]) -> tuple[RankedItem, ...]:
+def _items(
+    ids: Mapping[int, str | None], rows: NDArray[np.int64], scores: NDArray[np.float32]
+) -> tuple[RankedItem, ...]:
     return tuple(
         RankedItem(chunk_id, score)
-        for chunk_id, score in zip(ids, scores.tolist(), strict=True)
-        if chunk_id is not None
+        for row, score in zip(rows.tolist(), scores.tolist(), strict=True)
+        if (chunk_id := ids[row]) is not None
     )

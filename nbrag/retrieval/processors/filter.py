@@ -8,7 +8,7 @@ from pydantic import Field, field_validator
 
 from nbrag.protocols import Collection, RetrievalQueryProcessor
 from nbrag.spec import StageDefinition, StageOptions, register_stage
-from nbrag.stores.filters import parse_filter
+from nbrag.stores.filters import Filter, parse_filter
 from nbrag.types import RetrievalQuery
 
 __all__ = ["FilterOptions", "FilterProcessor"]
@@ -42,9 +42,14 @@ class FilterProcessor(RetrievalQueryProcessor):
         self._filter = parse_filter(options.where)
 
     async def process(self, query: RetrievalQuery, collection: Collection) -> RetrievalQuery:  # noqa: ARG002
-        """Return the query with the condition."""
-        both = self._filter if query.filter is None else query.filter & self._filter
-        return replace(query, filter=both)
+        """Return the query with the condition, which also holds where a stage falls back."""
+        fallback = query.fallback
+        if fallback is not None:
+            fallback = replace(fallback, filter=self._narrowed(fallback.filter))
+        return replace(query, filter=self._narrowed(query.filter), fallback=fallback)
+
+    def _narrowed(self, condition: Filter | None) -> Filter:
+        return self._filter if condition is None else condition & self._filter
 
 
 register_stage(
