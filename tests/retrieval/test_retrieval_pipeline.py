@@ -109,9 +109,9 @@ def test_a_narrowed_search_that_finds_too_little_is_widened_visibly(workspace: W
     assert len(results) == 4
     [warning] = results.warnings
     assert warning.startswith('route entity (animal == "yak") found 0 chunks; ')
-    within = workspace.retrieval_pipeline().use_filter(where='id_ == "fox-2"').build()
+    within = workspace.retrieval_pipeline().use_filter(where='source.endswith("fox-2")').build()
     both = nbrag.run(within.process(workspace["zoo"], narrow, top_k=4))
-    assert [chunk.record["id_"] for chunk in both] == ["fox-2"]
+    assert [chunk.content for chunk in both] == ["The fox number 2 eats food2."]
     enough = replace(narrow, filter=Field("animal") == "fox")
     kept = nbrag.run(pipeline.process(workspace["zoo"], enough, top_k=4))
     assert not kept.warnings
