@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import re
+import sys
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping, Sequence
 from dataclasses import dataclass
@@ -165,7 +167,7 @@ class LiteLLMChatClient:
     async def _loaded(self) -> Any:
         if not self._imported:
             # The loop must go on meanwhile.
-            await asyncio.to_thread(load_litellm)
+            await asyncio.to_thread(_first_load)
             self._imported = True
         return load_litellm()
 
@@ -277,6 +279,17 @@ class LiteLLMChatClient:
             model=str(getattr(answer, "model", None) or ""),
             finish_reason=str(finish or ""),
         )
+
+
+def _first_load() -> None:
+    """Import LiteLLM, and look its many objects through for garbage here: it takes 0.2 s.
+
+    It is due after so large an import, and would hold up the first calls in their midst.
+    """
+    known = "litellm" in sys.modules
+    load_litellm()
+    if not known:
+        gc.collect()
 
 
 def _price(litellm: Any, model: str) -> TokenPrice | None:
