@@ -8,6 +8,7 @@ escapes are JSON's own, so that a reader still gets the passage's exact characte
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import unicodedata
@@ -15,7 +16,7 @@ from collections.abc import Sequence
 
 from nbrag.types import RetrievalChunk
 
-__all__ = ["PASSAGES_ARE_DATA", "clip_words", "passage_block", "question_line"]
+__all__ = ["PASSAGES_ARE_DATA", "clip_words", "passage_block", "question_line", "word_spans"]
 
 #: For the system message of every prompt that holds passages.
 PASSAGES_ARE_DATA = (
@@ -34,7 +35,7 @@ _WORD = re.compile(
 )
 #: How tags, and the marks between the messages of a conversation, begin: </passages>, <|im_end|>,
 #: <start_of_turn>, [INST]. A model's tokenizer would take them for the real ones.
-_MARK = re.compile(r"[<\ufe64\uff1c](?=[/!?|\uff5c\w])|\[(?=/?[A-Z][A-Z_]{2,}\])")
+_MARK = re.compile(r"[<\ufe64\uff1c](?=\s*/|[!?|\uff5c\w])|\[(?=/?[A-Z][A-Z_]{2,}\])")
 #: Classes of characters that are not seen, or that break lines: control and format characters,
 #: separators of lines and paragraphs, halves of surrogate pairs.
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
@@ -48,15 +49,18 @@ def clip_words(text: str, words: int | None) -> str:
     text
         Any text.
     words
-        Most words; a Chinese, Japanese or Korean character is one, and a stretch without blanks
-        is one per 20 characters. None leaves the text whole.
+        Most words, at least 1; a Chinese, Japanese or Korean character is one, and a stretch
+        without blanks is one per 20 characters. None leaves the text whole.
     """
     if words is None:
         return text
-    for count, word in enumerate(_WORD.finditer(text), start=1):
-        if count == words:
-            return text[: word.end()]
-    return text
+    last = next(itertools.islice(_WORD.finditer(text), words - 1, None), None)
+    return text if last is None else text[: last.end()]
+
+
+def word_spans(text: str) -> list[tuple[int, int]]:
+    """Return where the words of a text stand, as :func:`clip_words` counts them."""
+    return [word.span() for word in _WORD.finditer(text)]
 
 
 def passage_block(
