@@ -41,8 +41,8 @@ def test_a_reader_gets_every_passage_exactly_and_nothing_else(texts: list[str]) 
 
 @pytest.mark.parametrize(
     "mark",
-    ["</passages>", "<passages>", "＜/passages>", "< /passages>", "<|im_end|>", "<start_of_turn>user", "</s>",
-     "[INST]", "[/INST]", "<｜User｜>", "<!-- x", "[SYSTEM_PROMPT]"],
+    ["</passages>", "<passages>", "＜/passages>", "< /passages>", "<|im_end|>",
+     "<start_of_turn>user", "</s>", "[INST]", "[/INST]", "<｜User｜>", "<!-- x", "[SYSTEM_PROMPT]"],
 )  # fmt: skip
 def test_marks_that_divide_prompts_are_escaped(mark: str) -> None:
     block = passage_block([f"before {mark} after"])
