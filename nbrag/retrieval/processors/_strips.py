@@ -93,7 +93,12 @@ def recomposed(chunk: RetrievalChunk, strips: Sequence[tuple[int, int]]) -> Retr
             runs.append([start, end])
     content = GAP.join(text[start:end] for start, end in runs)
     span = chunk.span
-    if span is None or span.end - span.start != len(text):
+    if (
+        span is None
+        or span.end - span.start != len(text)
+        # Put together before: lengths that agree are chance.
+        or "strip_spans" in chunk.record
+    ):
         return replace(chunk, content=content)
     places = [(span.start + start, span.start + end) for start, end in sorted(strips)]
     record = {**chunk.record, "strip_spans": places}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -90,3 +91,13 @@ def test_a_text_that_is_not_the_documents_gets_no_spans() -> None:
     whole = recomposed(chunk, [(0, 19)])
     assert (whole.content, whole.span, whole.record) == ("One two three four.", Span(0, 5), {})
     assert recomposed(RetrievalChunk("1", "d", "One two.", 1.0), [(0, 8)]).span is None
+
+
+def test_what_was_put_together_before_keeps_its_places() -> None:
+    text = "One two three four. Gap Five six seven eight."
+    chunk = RetrievalChunk("1", "d", text, 1.0, {}, None, Span(0, len(text)))
+    once = recomposed(chunk, [(0, 19), (24, 45)])
+    # The mark is as long as what it stands for, so that lengths say nothing.
+    again = recomposed(replace(once, span=Span(0, len(once.content))), [(26, 47)])
+    assert again.content in text
+    assert again.record == once.record
