@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from nbrag.background import run
+from nbrag.chat_models import ChatModels
 from nbrag.errors import (
     CollectionNotFound,
     ConfigurationError,
@@ -24,7 +25,8 @@ from nbrag.errors import (
 if TYPE_CHECKING:
     from nbrag.evaluation import EvaluationReport, Judgements
     from nbrag.ingestion import IngestionPipelineBuilder, IngestionProgress, IngestReport
-    from nbrag.protocols import Collection, Embedder
+    from nbrag.models.chat import Budget, LedgerView, ManagedChatClient
+    from nbrag.protocols import ChatClient, Collection, Embedder
     from nbrag.retrieval import RetrievalPipeline, RetrievalPipelineBuilder
     from nbrag.spec import BuildContext, PipelineSpec
     from nbrag.stores.duckdb import DuckDBDatabase
@@ -51,6 +53,14 @@ class Workspace:
     index
         How vectors are searched: ``exact``, ``hnsw``, or ``auto``: exact as long as the vectors
         fit a memory budget.
+    chat
+        A chat client, or its name (``openai/gpt-4o-mini``, ``local``, ``replay:replies.jsonl``);
+        None takes the environment variable ``NBRAG_MODEL``. Only stages that ask a model need
+        one. Replies are kept in the file, and each call is a row of ``nbrag.ledger``.
+    budget
+        How much the chat model may use up, or None for no limit.
+    concurrency
+        Most calls of the chat model at the same time.
 
     Raises
     ------
@@ -75,6 +85,9 @@ class Workspace:
         embedder: Embedder | str | None = None,
         read_only: bool = False,
         index: Literal["auto", "exact", "hnsw"] = "auto",
+        chat: ChatClient | str | Path | None = None,
+        budget: Budget | None = None,
+        concurrency: int = 8,
     ) -> None:
         from nbrag.stores.duckdb import DuckDBDatabase
 
@@ -91,6 +104,7 @@ class Workspace:
         self._open: dict[str, Collection] = {}
         self._last_collection: str | None = None
         self.database: DuckDBDatabase = DuckDBDatabase(path, read_only=read_only)
+        self.models = ChatModels(self.database, chat, budget=budget, concurrency=concurrency)
 
     # Models ------------------------------------------------------------------------------
 
@@ -104,18 +118,37 @@ class Workspace:
             self._embedder = default_embedder() if choice is None else resolve_embedder(choice)
         return self._embedder
 
-    def _no_chat(self) -> Any:
-        raise ConfigurationError(
-            "a stage needs a chat model, and none is configured.",
-            hint="leave the stage out; everything else works without a model",
-        )
+    @property
+    def chat(self) -> ManagedChatClient:
+        """The chat model of this workspace, with its cache, budget and accounts.
+
+        Raises
+        ------
+        ConfigurationError
+            When none is configured; with three ways to give one.
+        """
+        return self.models.client
+
+    def use_chat(
+        self,
+        chat: ChatClient | str | Path | None,
+        *,
+        budget: Budget | None = None,
+        concurrency: int = 8,
+    ) -> None:
+        """Take another chat model from now on; parameters and errors as for the workspace."""
+        self.models.replace(chat, budget=budget, concurrency=concurrency)
+
+    def ledger(self) -> LedgerView:
+        """Return this session's calls of chat models; ``nbrag.ledger`` has those of all times."""
+        return self.models.ledger()
 
     @property
     def context(self) -> BuildContext:
         """What stages are built with."""
         from nbrag.spec import BuildContext
 
-        return BuildContext(embedder=lambda: self.embedder, chat=self._no_chat)
+        return BuildContext(embedder=lambda: self.embedder, chat=lambda: self.chat)
 
     # Collections -------------------------------------------------------------------------
 
@@ -224,18 +257,17 @@ class Workspace:
 
     def save_pipeline(self, spec: PipelineSpec) -> None:
         """Keep a retrieval pipeline under its name; one of the same name is replaced."""
+        from nbrag.stores.duckdb.pipelines import keep_pipeline
+
         if spec.kind != "retrieval":
             raise ConfigurationError("only retrieval pipelines are kept under a name.")
-        text = spec.to_json()
-        self.database.execute(
-            "INSERT OR REPLACE INTO nbrag.pipelines (name, specification) VALUES (?, ?)",
-            [spec.name, text],
-        )
+        keep_pipeline(self.database, spec.name, spec.to_json())
 
     def pipelines(self) -> list[str]:
         """Return the names of the pipelines, the built-in one among them."""
-        rows = self.database.execute("SELECT name FROM nbrag.pipelines ORDER BY name")
-        return sorted({DEFAULT_PIPELINE, *(str(row[0]) for row in rows)})
+        from nbrag.stores.duckdb.pipelines import kept_pipelines
+
+        return sorted({DEFAULT_PIPELINE, *kept_pipelines(self.database)})
 
     def pipeline_spec(self, name: str) -> PipelineSpec:
         """Return the specification of a kept pipeline.
@@ -246,12 +278,11 @@ class Workspace:
             With the nearest name there is.
         """
         from nbrag.spec import PipelineSpec
+        from nbrag.stores.duckdb.pipelines import kept_pipeline
 
-        rows = self.database.execute(
-            "SELECT specification FROM nbrag.pipelines WHERE name = ?", [name]
-        )
-        if rows:
-            return PipelineSpec.from_json(str(rows[0][0]))
+        kept = kept_pipeline(self.database, name)
+        if kept is not None:
+            return PipelineSpec.from_json(kept)
         if name == DEFAULT_PIPELINE:
             return PipelineSpec("retrieval", DEFAULT_PIPELINE)
         raise PipelineNotFound(
@@ -442,6 +473,7 @@ class Workspace:
     def close(self) -> None:
         """Close the database; the workspace can't be used afterwards."""
         self._open.clear()
+        self.models.close()
         self.database.close()
 
     def __enter__(self) -> Self:

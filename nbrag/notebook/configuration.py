@@ -63,6 +63,22 @@ def _count(value: Any) -> int:
     raise ValueError("a whole number of 1 or more")
 
 
+def _limit(value: Any) -> int | None:
+    return None if value is None or value == "none" else _count(value)
+
+
+def _money(value: Any) -> float | None:
+    if value is None or value == "none":
+        return None
+    try:
+        amount = float(value)
+    except (TypeError, ValueError):
+        amount = -1.0
+    if isinstance(value, bool) or not 0 <= amount < float("inf"):
+        raise ValueError("an amount of US dollars, or none")
+    return amount
+
+
 def _index(value: Any) -> str:
     if value in ("auto", "exact", "hnsw"):
         return str(value)
@@ -111,6 +127,11 @@ SETTINGS: dict[str, Setting] = {
         Setting("collection", None, _optional_text, "collection when none is named"),
         Setting("pipeline", "default", _text, "pipeline when none is named"),
         Setting("top_k", 5, _count, "most results of a search"),
+        Setting("model", None, _optional_text, "chat model: provider/model, local, replay:FILE"),
+        Setting("budget_calls", None, _limit, "most calls of the chat model"),
+        Setting("budget_tokens", None, _limit, "most tokens, read and written"),
+        Setting("budget_money", None, _money, "most US dollars"),
+        Setting("concurrency", 8, _count, "most calls of the chat model at the same time"),
         Setting("verbose_errors", False, _truth, "show tracebacks of nbrag's errors", _TRUTH),
     )
 }

@@ -30,6 +30,7 @@ from nbrag.notebook.progress import Progress
 if TYPE_CHECKING:
     from nbrag.evaluation import EvaluationReport
     from nbrag.ingestion import IngestionProgress, IngestReport
+    from nbrag.models.chat import LedgerView
     from nbrag.notebook.session import NotebookSession
     from nbrag.retrieval import RetrievalPipeline
     from nbrag.spec import PipelineSpec
@@ -83,6 +84,22 @@ class RagMagics(Magics):
         else:
             return self.session.configuration.view()
         return None
+
+    @no_var_expand
+    @needs_local_scope
+    @line_magic
+    @magic_options
+    @common_options
+    @adapter()
+    def rag_ledger(self, call: Call) -> LedgerView:  # noqa: ARG002
+        """Show what the chat model was asked, and what it cost, by stage.
+
+        %rag_ledger
+
+        A cost that is not known is shown as unknown. Each call is a row of the table
+        nbrag.ledger, those of earlier sessions too.
+        """
+        return self.session.workspace.ledger()
 
     @no_var_expand
     @needs_local_scope

@@ -24,6 +24,8 @@ __all__ = [
 
 #: Settings that a workspace is opened with.
 _OPENED_WITH = ("database", "read_only", "embedder", "index")
+#: Settings of the chat model, which the open workspace changes.
+_CHAT = ("model", "budget_calls", "budget_tokens", "budget_money", "concurrency")
 _MEMORY = ":memory:"
 
 
@@ -46,6 +48,7 @@ class NotebookSession:
         self.last_results: RetrievalResults | None = None
         self._workspace: Workspace | None = None
         self._opened_with: tuple[Any, ...] = ()
+        self._chat: tuple[Any, ...] | None = None
         self._owned = True
 
     @property
@@ -73,7 +76,26 @@ class NotebookSession:
             )
             self._opened_with = wanted
             self._owned = True
+            self._chat = None
+        self._use_chat(self._workspace)
         return self._workspace
+
+    def _use_chat(self, workspace: Workspace) -> None:
+        """Give the workspace the chat model of the settings, when they have changed."""
+        values = self.configuration.resolve()
+        wanted = {name: values[name] for name in _CHAT}
+        given = any(value.source != "default" for value in wanted.values())
+        chosen = tuple(value.value for value in wanted.values())
+        # A workspace that came with its own model keeps it until a setting says otherwise.
+        if chosen == self._chat or (self._chat is None and not given):
+            return
+        from nbrag.models.chat import Budget
+
+        model, calls, tokens, money, concurrency = chosen
+        limits = (calls, tokens, money)
+        budget = None if limits == (None, None, None) else Budget(*limits)
+        workspace.use_chat(model, budget=budget, concurrency=concurrency)
+        self._chat = chosen
 
     def _wanted(self) -> tuple[Any, ...]:
         values = self.configuration.resolve()
@@ -105,7 +127,7 @@ class NotebookSession:
         try:
             self._refuse_loss(self._wanted())
             self.apply()
-        except ConfigurationError:
+        except NbragError:
             self.configuration.given = before
             raise
 
@@ -131,6 +153,13 @@ class NotebookSession:
     def apply(self) -> None:
         """Bring into effect what is not asked for again at each use."""
         NbragError.verbose = bool(self.configuration["verbose_errors"])
+        if self._workspace is not None:
+            self._use_chat(self._workspace)
+        elif (model := self.configuration["model"]) is not None:
+            from nbrag.models.chat import resolve_chat
+
+            # A name that can't be used is told at once, not at the first question.
+            resolve_chat(model)
 
     def adopt(self, workspace: Workspace) -> None:
         """Use a workspace that somebody else opened and will close."""
@@ -145,6 +174,7 @@ class NotebookSession:
         )
         self._workspace = workspace
         self._owned = False
+        self._chat = None
         self._opened_with = self._wanted()
 
     def close_workspace(self) -> None:

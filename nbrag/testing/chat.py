@@ -66,6 +66,9 @@ class ScriptedChatClient:
     >>> chat = ScriptedChatClient(lambda messages: messages[-1].content.upper())
     """
 
+    #: A script is to be followed, each time anew.
+    cacheable = False
+
     def __init__(
         self,
         replies: Iterable[Reply] | Callable[[Sequence[ChatMessage]], Reply] = (),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from nbrag.types.chat import (
     ChatMessage,
     ChatReply,
+    LedgerEntry,
 )
 from nbrag.types.documents import (
     Block,
@@ -44,6 +45,7 @@ __all__ = [
     "EmbedderIdentity",
     "Fallback",
     "HistoryEntry",
+    "LedgerEntry",
     "MetadataKeys",
     "MetadataValue",
     "QueryVariant",

@@ -8,6 +8,7 @@ from typing import Literal
 __all__ = [
     "ChatMessage",
     "ChatReply",
+    "LedgerEntry",
 ]
 
 
@@ -46,3 +47,38 @@ class ChatReply:
     model: str = ""
     finish_reason: str = ""
     cached: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """One request to a chat model.
+
+    Attributes
+    ----------
+    stage
+        The pipeline's stage that asked; empty outside of one.
+    model
+        The model that was asked, without anything secret in it.
+    input_tokens, output_tokens
+        Tokens read and written, by the provider's count; None when it doesn't tell.
+    cost
+        US dollars that were paid: 0 for an answer that was kept or shared, None when the price
+        is not known.
+    cached
+        Whether nothing was asked of the provider: the answer was kept from an earlier request,
+        or shared with the same request that was under way.
+    seconds
+        From the question to the answer, waits for a free place and further tries included.
+    outcome
+        ``answered``, ``kept`` (in the cache), ``shared``, ``cancelled``, or the name of the
+        error, e.g. ``RateLimited``.
+    """
+
+    stage: str
+    model: str
+    input_tokens: int | None
+    output_tokens: int | None
+    cost: float | None
+    cached: bool
+    seconds: float
+    outcome: str

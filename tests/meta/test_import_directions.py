@@ -16,6 +16,7 @@ LAYERS = (
     ("stores", "models", "spec"),
     ("ingestion", "retrieval"),
     ("orchestration", "evaluation"),
+    ("chat_models",),
     ("workspace",),
     ("notebook",),
     # Test tools may use everything, and only tests use them.

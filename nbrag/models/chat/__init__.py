@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nbrag.models.chat.budget import Budget, BudgetUse, PricedChatClient, TokenPrice
 from nbrag.models.chat.cache import ReplyStore, relevant_options, request_key
-from nbrag.models.chat.ledger import Ledger, LedgerEntry, ledger_table, shown_cost
+from nbrag.models.chat.ledger import Ledger, LedgerEntry, LedgerView, ledger_table, shown_cost
 from nbrag.models.chat.litellm import LiteLLMChatClient
 from nbrag.models.chat.local import LocalChatClient
 from nbrag.models.chat.managed import ManagedChatClient
@@ -18,6 +18,7 @@ __all__ = [
     "BudgetUse",
     "Ledger",
     "LedgerEntry",
+    "LedgerView",
     "LiteLLMChatClient",
     "LocalChatClient",
     "ManagedChatClient",

@@ -2,48 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 from nbrag.rendering import Cell, Rendering, render_table
+from nbrag.types import LedgerEntry
 
-__all__ = ["Ledger", "LedgerEntry", "ledger_table", "shown_cost"]
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerEntry:
-    """One request to a chat model.
-
-    Attributes
-    ----------
-    stage
-        The pipeline's stage that asked; empty outside of one.
-    model
-        The model that was asked, without anything secret in it.
-    input_tokens, output_tokens
-        Tokens read and written, by the provider's count; None when it doesn't tell.
-    cost
-        US dollars that were paid: 0 for an answer that was kept or shared, None when the price
-        is not known.
-    cached
-        Whether nothing was asked of the provider: the answer was kept from an earlier request,
-        or shared with the same request that was under way.
-    seconds
-        From the question to the answer, waits for a free place and further tries included.
-    outcome
-        ``answered``, ``kept`` (in the cache), ``shared``, ``cancelled``, or the name of the
-        error, e.g. ``RateLimited``.
-    """
-
-    stage: str
-    model: str
-    input_tokens: int | None
-    output_tokens: int | None
-    cost: float | None
-    cached: bool
-    seconds: float
-    outcome: str
+__all__ = ["Ledger", "LedgerEntry", "LedgerView", "ledger_table", "shown_cost"]
 
 
 @runtime_checkable
@@ -56,6 +21,40 @@ class Ledger(Protocol):
         Called on nbrag's background loop: it must be quick, and not wait for a disk or a lock.
         """
         ...
+
+
+class LedgerView(Sequence[LedgerEntry]):
+    """Entries of a ledger, oldest first; shows as :func:`ledger_table`.
+
+    Parameters
+    ----------
+    entries
+        The entries.
+    """
+
+    def __init__(self, entries: Iterable[LedgerEntry]) -> None:
+        self._entries = tuple(entries)
+
+    def __len__(self) -> int:
+        """Return how many entries there are."""
+        return len(self._entries)
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return an entry, or a tuple of entries for a slice."""
+        return self._entries[index]
+
+    @property
+    def calls_paid(self) -> int:
+        """How many requests the model itself answered."""
+        return sum(not entry.cached and entry.outcome == "answered" for entry in self._entries)
+
+    def __repr__(self) -> str:
+        """Return how many calls there were."""
+        return f"<LedgerView: {len(self)} calls, {self.calls_paid} paid>"
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Rendering:  # noqa: ARG002
+        """Return the accounts by stage, model and whether the answer was kept."""
+        return ledger_table(self._entries)
 
 
 def shown_cost(cost: float | None) -> str:

@@ -98,6 +98,14 @@ class LocalChatClient:
         return f"local/{self._file.name}"
 
     @property
+    def timeout(self) -> float:
+        """Seconds that one answer may take."""
+        return self._timeout
+
+    #: Two answers at the same time take as long as one after the other.
+    one_at_a_time = True
+
+    @property
     def options(self) -> Mapping[str, Any]:
         """What an answer depends on besides the call: options, and the file's size in bytes."""
         return {**self._options, "context": self._context, "file_size": self._file.size}

@@ -70,10 +70,23 @@ class RecordingChatClient:
         """Return the client's and the file's name."""
         return f"RecordingChatClient({self._client!r}, {str(self._file.path)!r})"
 
+    #: The file keeps the answers already.
+    cacheable = False
+
     @property
     def model(self) -> str:
         """The name of the model that is asked."""
         return self._client.model
+
+    @property
+    def one_at_a_time(self) -> bool:
+        """Whether the client that is asked takes one request at a time."""
+        return bool(getattr(self._client, "one_at_a_time", False))
+
+    @property
+    def timeout(self) -> float:
+        """Seconds that one answer of the client that is asked may take."""
+        return float(getattr(self._client, "timeout", 60.0))
 
     @property
     def options(self) -> Mapping[str, Any]:
@@ -156,6 +169,9 @@ class ReplayChatClient:
     ModelNotFound, ModelInvalid
         When the file is missing or can't be read.
     """
+
+    #: The file keeps the answers already.
+    cacheable = False
 
     def __init__(
         self,

@@ -52,6 +52,13 @@ CREATE TABLE IF NOT EXISTS nbrag.trace (
     run BIGINT NOT NULL, asked TIMESTAMPTZ NOT NULL, question VARCHAR, collection VARCHAR,
     pipeline VARCHAR, position BIGINT, stage VARCHAR, chunk_id VARCHAR, rank BIGINT, score DOUBLE,
     milliseconds DOUBLE, explanation VARCHAR);
+CREATE TABLE IF NOT EXISTS nbrag.replies (
+    key VARCHAR NOT NULL, messages JSON NOT NULL, options JSON NOT NULL, text VARCHAR NOT NULL,
+    input_tokens BIGINT, output_tokens BIGINT, cost DOUBLE, model VARCHAR, finish_reason VARCHAR,
+    answered TIMESTAMPTZ NOT NULL);
+CREATE TABLE IF NOT EXISTS nbrag.ledger (
+    called TIMESTAMPTZ NOT NULL, stage VARCHAR, model VARCHAR, input_tokens BIGINT,
+    output_tokens BIGINT, cost DOUBLE, cached BOOLEAN NOT NULL, seconds DOUBLE, outcome VARCHAR);
 """
 
 #: Read for single rows all over the table: unpacking 2,048 texts for each costs a search 0.8 ms;
@@ -90,6 +97,8 @@ def prepare_file(cursor: DuckDBPyConnection, path: str, *, read_only: bool) -> N
             f"{path} has format {version}; this nbrag reads up to {FORMAT_VERSION}.",
             hint="upgrade nbrag (pip install -U nbrag)",
         )
+    if not read_only:
+        cursor.execute(_META)
 
 
 def create_tables(cursor: DuckDBPyConnection, collection: str, dimension: int) -> None:

@@ -1,0 +1,156 @@
+"""The tables of what chat models answered and cost: ``nbrag.replies`` and ``nbrag.ledger``."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from nbrag.errors import StoreError
+from nbrag.stores.duckdb.database import DuckDBDatabase
+from nbrag.types import ChatMessage, ChatReply, LedgerEntry
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+__all__ = ["DuckDBLedger", "DuckDBReplyStore"]
+
+_REPLY = "text, input_tokens, output_tokens, cost, model, finish_reason"
+_ENTRY = "stage, model, input_tokens, output_tokens, cost, cached, seconds, outcome"
+#: The accounts are written by one thread, in order, while calls go on.
+_writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="nbrag-ledger")
+
+
+class DuckDBReplyStore:
+    """Replies kept in the workspace's file; implements :class:`nbrag.models.chat.ReplyStore`.
+
+    What can't be written, because the workspace is open for reading only, is kept for as long as
+    this object lives.
+
+    Parameters
+    ----------
+    database
+        Where the table is.
+    """
+
+    def __init__(self, database: DuckDBDatabase) -> None:
+        self._database = database
+        self._unwritten: dict[str, ChatReply] = {}
+
+    def get(self, key: str) -> ChatReply | None:
+        """Return the reply that was kept for a request, None when there is none."""
+        if key in self._unwritten:
+            return self._unwritten[key]
+        rows = self._database.execute(f"SELECT {_REPLY} FROM nbrag.replies WHERE key = ?", [key])
+        return ChatReply(*rows[0]) if rows else None
+
+    def put(
+        self,
+        key: str,
+        messages: Sequence[ChatMessage],
+        options: Mapping[str, Any],
+        reply: ChatReply,
+    ) -> None:
+        """Keep a reply, at once and for good."""
+        if self._database.read_only:
+            self._unwritten[key] = reply
+            return
+        values = [
+            key,
+            json.dumps([{"role": m.role, "content": m.content} for m in messages]),
+            json.dumps(dict(options), sort_keys=True, default=str),
+            reply.text,
+            reply.input_tokens,
+            reply.output_tokens,
+            reply.cost,
+            reply.model,
+            reply.finish_reason,
+        ]
+
+        def write(cursor: DuckDBPyConnection) -> None:
+            """Replace what was kept before."""
+            cursor.execute("DELETE FROM nbrag.replies WHERE key = ?", [key])
+            cursor.execute(
+                f"INSERT INTO nbrag.replies (key, messages, options, {_REPLY}, answered)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, now())",
+                values,
+            )
+
+        self._database.run_sync(write, write=True)
+
+
+class DuckDBLedger:
+    """The accounts in the workspace's file; implements :class:`nbrag.models.chat.Ledger`.
+
+    Parameters
+    ----------
+    database
+        Where the table is.
+
+    Attributes
+    ----------
+    entries
+        Those of this object, oldest first; the table has those of all times.
+    """
+
+    def __init__(self, database: DuckDBDatabase) -> None:
+        self._database = database
+        self._waiting: deque[LedgerEntry] = deque()
+        self._lock = threading.Lock()
+        self._unwritten: StoreError | None = None
+        self.entries: list[LedgerEntry] = []
+
+    def add(self, entry: LedgerEntry) -> None:
+        """Write one entry down; another thread puts it into the table."""
+        self.entries.append(entry)
+        if not self._database.read_only:
+            self._waiting.append(entry)
+            _writer.submit(self._write)
+
+    def flush(self) -> None:
+        """Wait until every entry is in the table.
+
+        Raises
+        ------
+        StoreError
+            When entries could not be written; they are in :attr:`entries` all the same.
+        """
+        self._write()
+        failure, self._unwritten = self._unwritten, None
+        if failure is not None:
+            raise failure
+
+    def _write(self) -> None:
+        with self._lock:
+            entries = []
+            while self._waiting:
+                entries.append(self._waiting.popleft())
+            if not entries:
+                return
+            rows = [
+                (
+                    entry.stage,
+                    entry.model,
+                    entry.input_tokens,
+                    entry.output_tokens,
+                    entry.cost,
+                    entry.cached,
+                    entry.seconds,
+                    entry.outcome,
+                )
+                for entry in entries
+            ]
+            try:
+                self._database.run_sync(
+                    lambda cursor: cursor.executemany(
+                        f"INSERT INTO nbrag.ledger (called, {_ENTRY})"
+                        " VALUES (now(), ?, ?, ?, ?, ?, ?, ?, ?)",
+                        rows,
+                    ),
+                    write=True,
+                )
+            except StoreError as error:
+                self._unwritten = error
