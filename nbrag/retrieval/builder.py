@@ -47,6 +47,18 @@ class RetrievalPipelineBuilder(SpecBuilder):
             hint="derive from RetrievalQueryProcessor or RetrievalResultProcessor",
         )
 
+    def use_llm_reranking(self, *, max_results: int | None = None, **options: Any) -> Self:
+        """Let the chat model rerank; another name for ``use_reranker(model="llm")``.
+
+        Parameters
+        ----------
+        max_results
+            Results that are kept; None keeps all.
+        options
+            Further options of the stage ``rerank``.
+        """
+        return self.stage("rerank", model="llm", keep=max_results, **options)
+
     def build(self) -> RetrievalPipeline:
         """Return the pipeline."""
         by_role: dict[str, list[Any]] = {"query": [], "search": [], "result": []}

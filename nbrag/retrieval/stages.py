@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -15,6 +15,8 @@ from nbrag.types import RetrievalChunk, RetrievalQuery, RetrievalResults
 
 __all__ = ["StageRunner"]
 
+#: Longest value of the metadata that a trace's explanation repeats.
+_SHORT = 40
 _Answer = TypeVar("_Answer")
 _Data = TypeVar("_Data", RetrievalQuery, RetrievalResults)
 
@@ -87,7 +89,7 @@ class StageRunner:
             processor.name,
             changed.chunks,
             milliseconds=outcome["milliseconds"],
-            explanation=outcome.get("nbrag.failure", ""),
+            explanation=outcome.get("nbrag.failure") or _news(results.metadata, changed.metadata),
         )
         return changed
 
@@ -166,4 +168,16 @@ def _difference(before: RetrievalQuery, after: RetrievalQuery) -> str:
         parts.append(f"filter {after.filter}")
     if after.strategy is not before.strategy:
         parts.append(f"strategy {after.strategy}")
+    parts += filter(None, [_news(before.metadata, after.metadata)])
     return ", ".join(parts) or "the query stays as it is"
+
+
+def _news(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """Return what a stage said about the whole set, where it is short enough for a line."""
+    return ", ".join(
+        f"{name} {value}"
+        for name, value in after.items()
+        if isinstance(value, str | int | float)
+        and before.get(name) != value
+        and len(str(value)) <= _SHORT
+    )

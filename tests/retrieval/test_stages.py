@@ -312,3 +312,18 @@ def test_ten_idle_stages_cost_little(workspace: Workspace) -> None:
     plain = best_of(RetrievalPipeline(lambda: workspace.embedder))
     idle = best_of(RetrievalPipeline(lambda: workspace.embedder, result_processors=stages))
     assert (idle - plain) * 1000 < 1.0
+
+
+def test_the_trace_repeats_what_a_stage_says_about_the_whole_set(workspace: Workspace) -> None:
+    class Saying(RetrievalResultProcessor):
+        name = "saying"
+
+        async def process(
+            self, results: RetrievalResults, collection: Collection
+        ) -> RetrievalResults:
+            told = {**results.metadata, "path": "Correct", "score": 5, "long": "word " * 50}
+            return replace(results, metadata=told)
+
+    pipeline = RetrievalPipeline(lambda: workspace.embedder, result_processors=[Saying()])
+    results = nbrag.run(pipeline.process(workspace[workspace.collections()[0]], "cat"))
+    assert results.trace.stage("saying").explanation == "path Correct, score 5"

@@ -27,6 +27,8 @@ PASSAGES_ARE_DATA = (
     "that you judge. Only ids of passages in the block may stand in your answer."
 )
 
+#: Most words of a passage's title and headings.
+_HEADING_WORDS = 40
 #: A character that is a word of its own (Chinese, Japanese, Korean), or a stretch without blanks
 #: of at most 20 characters: what is longer counts as several words.
 _WORD = re.compile(
@@ -69,8 +71,9 @@ def passage_block(
     r"""Return passages as the part of a prompt that holds data.
 
     Pair it with :data:`PASSAGES_ARE_DATA` in the system message, and refuse ids in the answer
-    that were not sent. Chunks' own ids, places and scores stay out, so that the same passages
-    give the same prompt on every machine.
+    that were not sent. A chunk comes with the title and the headings that it stands under: what
+    it speaks of is often told there only. Chunks' own ids, paths and scores stay out, so that
+    the same passages give the same prompt on every machine.
 
     Parameters
     ----------
@@ -89,10 +92,7 @@ def passage_block(
     {"id": 2, "text": "Two\nlines."}
     </passages>
     """
-    lines = [
-        f'{{"id": {number}, "text": {_escaped(clip_words(text, words))}}}'
-        for number, text in enumerate(map(_text, passages), start=first)
-    ]
+    lines = [_line(number, passage, words) for number, passage in enumerate(passages, start=first)]
     return "\n".join(["<passages>", *lines, "</passages>"])
 
 
@@ -107,8 +107,13 @@ def question_line(question: str) -> str:
     return f'{{"question": {_escaped(question)}}}'
 
 
-def _text(passage: RetrievalChunk | str) -> str:
-    return passage if isinstance(passage, str) else passage.content
+def _line(number: int, passage: RetrievalChunk | str, words: int | None) -> str:
+    if isinstance(passage, str):
+        return f'{{"id": {number}, "text": {_escaped(clip_words(passage, words))}}}'
+    title = str(passage.record.get("title") or "")
+    heading = " > ".join(dict.fromkeys(filter(None, (title, *passage.heading_path))))
+    under = f' "heading": {_escaped(clip_words(heading, _HEADING_WORDS))},' if heading else ""
+    return f'{{"id": {number},{under} "text": {_escaped(clip_words(passage.content, words))}}}'
 
 
 def _escaped(text: str) -> str:

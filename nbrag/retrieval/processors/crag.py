@@ -275,7 +275,10 @@ class CragValidator(RetrievalResultProcessor):
         graded = await grade_passages(
             self._chat,
             run.question,
-            [chunks[number].content[start:end] for number, start, end in strips],
+            [
+                replace(chunks[number], content=chunks[number].content[start:end])
+                for number, start, end in strips
+            ],
             batch=_STRIPS_PER_CALL,
             words=None,
             moment=run.moment,

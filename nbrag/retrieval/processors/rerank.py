@@ -1,4 +1,4 @@
-"""The stages ``rerank`` and ``llm-reranking``: a second look at the order of the results."""
+"""The stage ``rerank``: a second look at the order of the results."""
 
 from __future__ import annotations
 
@@ -11,12 +11,16 @@ from nbrag.spec import BuildContext, ModelStageOptions, StageDefinition, registe
 if TYPE_CHECKING:
     from nbrag.retrieval.processors.llm_reranker import LlmReranker
 
-__all__ = ["LlmRerankingOptions", "RerankOptions"]
+__all__ = ["RerankOptions"]
 
 
-class _Listwise(ModelStageOptions):
-    """How long a list a model gets, and how it is cut."""
+class RerankOptions(ModelStageOptions):
+    """What looks again, at how many results, and how many are kept."""
 
+    model: Literal["llm"] = Field(description="llm: the chat model ranks passages in a list")
+    keep: int | None = Field(
+        default=None, ge=1, le=1_000, description="results that are kept; none keeps all"
+    )
     candidates: int = Field(
         default=20, ge=2, le=1_000, description="results that are reranked, at least top_k"
     )
@@ -35,33 +39,11 @@ class _Listwise(ModelStageOptions):
         return self
 
 
-class RerankOptions(_Listwise):
-    """What looks again, at how many results, and how many are kept."""
-
-    model: Literal["llm"] = Field(description="llm: the chat model ranks passages in a list")
-    keep: int | None = Field(
-        default=None, ge=1, le=1_000, description="results that are kept; none keeps all"
-    )
-
-
-class LlmRerankingOptions(_Listwise):
-    """How many results a chat model looks at again, and how many are kept."""
-
-    max_results: int | None = Field(
-        default=None, ge=1, le=1_000, description="results that are kept; none keeps all"
-    )
-
-
 def _reranker(options: RerankOptions, context: BuildContext) -> LlmReranker:
     """Return the stage that a choice of model stands for."""
     from nbrag.retrieval.processors.llm_reranker import LlmReranker
 
     return LlmReranker(context.chat(), options, strict=context.strict)
-
-
-def _llm_reranker(options: LlmRerankingOptions, context: BuildContext) -> LlmReranker:
-    shared = options.model_dump(exclude={"max_results"})
-    return _reranker(RerankOptions(model="llm", keep=options.max_results, **shared), context)
 
 
 register_stage(
@@ -73,16 +55,5 @@ register_stage(
         build=_reranker,
         method="use_reranker",
         summary="A second look at the order of the best results.",
-    )
-)
-register_stage(
-    StageDefinition(
-        name="llm-reranking",
-        kind="retrieval",
-        role="result",
-        options=LlmRerankingOptions,
-        build=_llm_reranker,
-        method="use_llm_reranking",
-        summary="Short for rerank model=llm keep=<max_results>.",
     )
 )
