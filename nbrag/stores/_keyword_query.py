@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,7 @@ class KeywordQuery:
     postings: tuple[tuple[_Postings, ...], ...]
     factors: tuple[float, ...]
     norms: tuple[NDArray[np.float32], ...]
+    _all: list[_Scores] = field(default_factory=list)
 
     def best(self, k: int, allowed: _Rows | None = None) -> tuple[_Rows, _Scores]:
         """Return the best rows, as :meth:`nbrag.stores.keyword.KeywordIndex.search`."""
@@ -47,12 +48,8 @@ class KeywordQuery:
             return np.empty(0, np.int64), np.empty(0, np.float32)
         wanted = None if allowed is None else np.asarray(allowed, np.int64)
         found = [
-            _search_segment(
-                segment, postings=postings, factors=self.factors, norms=norms, k=k, wanted=wanted
-            )
-            for segment, postings, norms in zip(
-                self.segments, self.postings, self.norms, strict=True
-            )
+            _best_of_segment(segment, scores, k, segment.mask(wanted))
+            for segment, scores in zip(self.segments, self._scores(), strict=True)
         ]
         if len(found) == 1:
             return found[0]
@@ -61,47 +58,51 @@ class KeywordQuery:
         return rows[order], scores[order]
 
     def scores(self, rows: _Rows) -> _Scores:
-        """Return the scores of these rows, float32 of shape (n,); 0 without a common term.
+        """Return the scores of these living rows, float32 of shape (n,); 0 without a common term.
 
-        The same numbers as :meth:`best` gives, without a look at any other row.
+        The same numbers as :meth:`best` gives.
         """
-        scores = np.zeros(len(rows), np.float32)
-        for segment, postings, norms in zip(self.segments, self.postings, self.norms, strict=True):
-            documents, here = _places(segment.rows, rows)
-            for (listed, counts), factor in zip(postings, self.factors, strict=True):
-                places, there = _places(listed, documents)
-                there &= here
-                count = counts[places[there]]
-                scores[there] += factor * (count / (count + norms[documents[there]]))
-        return scores
+        found = np.zeros(len(rows), np.float32)
+        for segment, scores in zip(self.segments, self._scores(), strict=True):
+            places = np.minimum(np.searchsorted(segment.rows, rows), len(segment) - 1)
+            here = segment.rows[places] == rows
+            found[here] = scores[places[here]]
+        return found
+
+    def _scores(self) -> list[_Scores]:
+        """Return the scores of each segment's documents, computed once."""
+        if not self._all:
+            self._all.extend(
+                _segment_scores(segment, postings, self.factors, norms)
+                for segment, postings, norms in zip(
+                    self.segments, self.postings, self.norms, strict=True
+                )
+            )
+        return self._all
 
 
-def _places(
-    increasing: NDArray[np.integer], wanted: NDArray[np.integer]
-) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """Return where the wanted values stand in increasing ones, and which of them do."""
-    if not len(increasing):
-        return np.zeros(len(wanted), np.intp), np.zeros(len(wanted), np.bool_)
-    places = np.minimum(np.searchsorted(increasing, wanted), len(increasing) - 1)
-    return places, increasing[places] == wanted
-
-
-def _search_segment(
+def _segment_scores(
     segment: Segment,
-    *,
     postings: Sequence[_Postings],
     factors: Sequence[float],
     norms: NDArray[np.float32],
-    k: int,
-    wanted: NDArray[np.int64] | None,
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Return one segment's best rows, best first."""
+) -> _Scores:
     scores = np.zeros(len(segment), np.float32)
     for (documents, counts), factor in zip(postings, factors, strict=True):
-        scores[documents] += factor * (counts / (counts + norms[documents]))
-    mask = segment.mask(wanted)
+        weights = norms.take(documents)
+        weights += counts
+        np.divide(counts, weights, out=weights)
+        weights *= np.float32(factor)
+        scores[documents] += weights
+    return scores
+
+
+def _best_of_segment(
+    segment: Segment, scores: _Scores, k: int, mask: NDArray[np.bool_] | None
+) -> tuple[_Rows, _Scores]:
+    """Return one segment's best rows, best first; those of the mask, where there is one."""
     if mask is not None:
-        scores *= mask
+        scores = scores * mask
     # A bound of 0 means fewer than k hits: then every score above 0 counts.
     bound = top_bound(scores, k) if k < len(scores) else np.float32(0)
     hits = np.flatnonzero(scores >= bound) if bound > 0 else np.flatnonzero(scores)
