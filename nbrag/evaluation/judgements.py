@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -184,11 +184,27 @@ class Judgements:
         if n >= len(self):
             return self
         drawn = set(random.Random(seed).sample(list(self.queries), n))  # noqa: S311 - no secret
+        return self._only(drawn, f"{n} sampled")
+
+    def every(self, step: int) -> Self:
+        """Return the first of each ``step`` queries: a sample that anyone can see is not chosen.
+
+        Parameters
+        ----------
+        step
+            1 keeps all of them.
+        """
+        if step < 1:
+            raise JudgementsError(f"a step of {step} queries.", hint="take every query: 1")
+        kept = set(list(self.queries)[::step])
+        return self if step == 1 else self._only(kept, f"{len(kept)} of {len(self)}")
+
+    def _only(self, kept: Collection[str], note: str) -> Self:
         return type(self)(
-            {query: text for query, text in self.queries.items() if query in drawn},
-            {query: grades for query, grades in self.qrels.items() if query in drawn},
-            {query: extra for query, extra in self.metadata.items() if query in drawn},
-            name=f"{self.name}, {n} sampled",
+            {query: text for query, text in self.queries.items() if query in kept},
+            {query: grades for query, grades in self.qrels.items() if query in kept},
+            {query: extra for query, extra in self.metadata.items() if query in kept},
+            name=f"{self.name}, {note}",
             left_out=self.left_out,
         )
 

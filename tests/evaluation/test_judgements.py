@@ -178,3 +178,15 @@ def test_it_shows_its_first_queries():
     assert shown["text/plain"].startswith("mine: 9 queries, 9 judgements\nid  query")
     assert shown["text/plain"].endswith("! 4 more queries are not shown")
     assert "<b>" not in shown["text/html"]
+
+
+@given(st.integers(1, 30), st.integers(1, 12))
+def test_every_step_starts_with_the_first_and_keeps_the_order(count, step):
+    ids = [str(number) for number in range(count)]
+    whole = Judgements({i: f"text {i}" for i in ids}, {i: {"a": 1} for i in ids}, left_out=2)
+    kept = whole.every(step)
+    assert list(kept.queries) == ids[::step]
+    assert list(kept.qrels) == ids[::step]
+    assert kept.left_out == 2
+    with pytest.raises(JudgementsError, match="step of 0"):
+        whole.every(0)

@@ -41,7 +41,7 @@ class CragOptions(ModelStageOptions):
         default="drop", description="results of no use: none at all, or kept and marked"
     )
     candidates: int = Field(
-        default=10, ge=1, le=200, description="results that are graded, at least top_k"
+        default=10, ge=1, le=200, description="results that are graded; more are left out"
     )
     words: int = Field(
         default=300, ge=10, le=10_000, description="words of each passage that the model sees"
@@ -145,7 +145,7 @@ class CragValidator(RetrievalResultProcessor):
         self._strict = strict
 
     def candidates_needed(self, top_k: int) -> int:
-        """Return how many results are graded."""
+        """Return how many results there should be to grade."""
         return max(self.options.candidates, top_k)
 
     async def grade(self, query: str, chunks: Sequence[RetrievalChunk]) -> list[int | None]:
@@ -178,7 +178,7 @@ class CragValidator(RetrievalResultProcessor):
     async def process(self, results: RetrievalResults, collection: Collection) -> RetrievalResults:  # noqa: ARG002
         """Return the results that help, the fallback's, or none."""
         run = _Run(results.query.text, results.query.top_k, last_moment(self.options))
-        own = results.chunks[: self.candidates_needed(run.top_k)]
+        own = results.chunks[: self.options.candidates]
         graded = await self._grades(own, run)
         path = self.path(graded.grades)
         known = [grade for grade in graded.grades if grade is not None]

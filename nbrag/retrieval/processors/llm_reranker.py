@@ -86,12 +86,12 @@ class LlmReranker(RetrievalResultProcessor):
         self._strict = strict
 
     def candidates_needed(self, top_k: int) -> int:
-        """Return how many results are put in order."""
+        """Return how many results there should be to choose from."""
         return max(self.options.candidates, top_k)
 
     async def process(self, results: RetrievalResults, collection: Collection) -> RetrievalResults:  # noqa: ARG002
         """Return the results in the model's order, the first ``keep`` of them."""
-        wanted = self.candidates_needed(results.query.top_k)
+        wanted = self.options.candidates
         chunks, rest = results.chunks[:wanted], results.chunks[wanted:]
         if len(chunks) < 2:
             return results

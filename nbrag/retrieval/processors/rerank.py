@@ -22,7 +22,10 @@ class RerankOptions(ModelStageOptions):
         default=None, ge=1, le=1_000, description="results that are kept; none keeps all"
     )
     candidates: int = Field(
-        default=20, ge=2, le=1_000, description="results that are reranked, at least top_k"
+        default=20,
+        ge=2,
+        le=1_000,
+        description="results that are reranked; more than that follow in their old order",
     )
     window: int = Field(default=20, ge=2, le=100, description="passages that a model sees at once")
     step: int = Field(

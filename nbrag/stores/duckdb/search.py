@@ -80,17 +80,20 @@ def _from_memory(
     They are current, hold every vector, and know which rows the filter leaves: nothing but the
     state's stamp is read, which needs no transaction.
     """
-    present = present_state(cursor, state.name, state.uid)
     indices = state.indices
+    key = None if condition is None else _filter_key(condition, plan.kinds)
+    if indices.stamp is None or (key and indices.remembered(indices.stamp, key) is None):
+        return None
+    present = present_state(cursor, state.name, state.uid)
     if present is None or indices.stamp != present[0] or len(indices.rows) != present[2]:
         return None
     view = indices.view(present[0])
     if view.exact is None or not view.complete:
         return None
-    if condition is None:
+    if key is None:
         allowed = view.rows_of(plan.kinds or frozenset((ChunkKind.ORIGINAL,)))
     else:
-        allowed = indices.remembered(view.stamp, _filter_key(condition, plan.kinds))
+        allowed = indices.remembered(view.stamp, key)
         if allowed is None:
             return None
     filtered = condition is not None
