@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from nbrag.background import on_loop
-from nbrag.errors import ConfigurationError, NbragError, StageError
+from nbrag.errors import ConfigurationError, NbragError, ReplayMissing, StageError
 from nbrag.evaluation.comparison import EvaluationReport
 from nbrag.evaluation.judgements import Judgements
 from nbrag.evaluation.matching import Matching, match_judgements, nothing_matches
@@ -177,6 +177,9 @@ class _Run:
                 if len(ranking) >= self.depth or len(results) < top_k or top_k >= most:
                     break
                 top_k *= 2
+        except ReplayMissing:
+            # Figures over the questions that happen to be recorded would be those of another run.
+            raise
         except Exception as error:  # noqa: BLE001 - counted, and shown with its reason
             outcomes.errors[query] = error
             return

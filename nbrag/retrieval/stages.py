@@ -163,7 +163,8 @@ def _difference(before: RetrievalQuery, after: RetrievalQuery) -> str:
     """Return what a stage did to the query, in words."""
     parts = []
     if after.variants is not before.variants:
-        parts.append(f"{len(after.effective_variants)} variants")
+        count = len(after.effective_variants)
+        parts.append("1 variant" if count == 1 else f"{count} variants")
     if after.filter is not before.filter:
         parts.append(f"filter {after.filter}")
     if after.strategy is not before.strategy:

@@ -7,7 +7,13 @@ import asyncio
 import pytest
 
 from nbrag import run
-from nbrag.errors import ConfigurationError, FilterError, JudgementsError, StageError
+from nbrag.errors import (
+    ConfigurationError,
+    FilterError,
+    JudgementsError,
+    ReplayMissing,
+    StageError,
+)
 from nbrag.evaluation import Judgements, evaluate
 
 DOCUMENTS = {f"d{number}": [f"d{number}.{part}" for part in range(5)] for number in range(12)}
@@ -209,3 +215,10 @@ def test_settings_that_cannot_be_used(collection, scripted):
         run(evaluate({"p": scripted({})}, collection, cases, concurrency=0))
     with pytest.raises(ConfigurationError, match="no metric 'ndgc@10'"):
         run(evaluate({"p": scripted({})}, collection, cases, metrics=["ndgc@10"]))
+
+
+def test_a_request_that_was_not_recorded_stops_the_evaluation(collection, scripted):
+    missing = ReplayMissing("no reply for it.")
+    pipeline = scripted({"question 1": ["d1"], "question 2": missing})
+    with pytest.raises(ReplayMissing, match="no reply for it"):
+        run(evaluate({"p": pipeline}, collection, judgements(**{"1": {"d1": 1}, "2": {"d2": 1}})))
