@@ -463,8 +463,8 @@ class Workspace:
     def sql(self, query: str, parameters: Sequence[Any] = ()) -> Any:
         """Run SQL over the workspace's tables and return a DuckDB relation.
 
-        Each collection is a schema: ``docs.documents``, ``docs.chunks``; nbrag's own tables are
-        in the schema ``nbrag``.
+        Each collection is a schema: ``docs.documents``, ``docs.chunks``; in a file of the same
+        name write ``docs.docs.chunks``. nbrag's own tables are in the schema ``nbrag``.
         """
         return self.database.relation(query, parameters)
 

@@ -205,8 +205,20 @@ def test_generated_python_finds_the_same(file: Path) -> None:
     assert [c.id for c in found] == expected
 
 
-def test_a_collection_named_like_its_file_is_refused_clearly(tmp_path: Path) -> None:
-    with Workspace(tmp_path / "docs.duckdb", embedder=HashEmbedder()) as workspace:
-        with pytest.raises(ConfigurationError, match="name of its database file"):
-            workspace.ingest("Docs", RECORDS)
-        assert workspace.ingest("pages", RECORDS).counts == {"added": 2}
+@pytest.mark.parametrize("file", ["docs.duckdb", "DOCS.db", "docs.v2.duckdb", "main.duckdb"])
+def test_a_collection_may_be_called_like_its_file(tmp_path: Path, file: str) -> None:
+    for run in range(2):
+        with Workspace(tmp_path / file, embedder=HashEmbedder()) as workspace:
+            report = workspace.ingest("docs", RECORDS)
+            assert report.counts == ({"added": 2} if run == 0 else {"unchanged": 2})
+            assert workspace.search("word", collection="docs", where="ordinal == 0")
+            assert workspace.collections() == ["docs"]
+    with Workspace(tmp_path / file, embedder=HashEmbedder(), index="hnsw") as workspace:
+        assert workspace.search("word", collection="docs")
+        workspace.drop_collection("docs")
+        assert workspace.collections() == []
+
+
+def test_a_file_called_like_the_package_is_refused_clearly(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="can't be a workspace's file"):
+        Workspace(tmp_path / "NBRAG.duckdb")

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nbrag.errors import MissingDependency
-from nbrag.stores.duckdb.identifiers import table
+from nbrag.stores.duckdb.identifiers import CollectionName, table
 from nbrag.stores.duckdb.instance import Instance
 from nbrag.stores.duckdb.jobs import cancelled
 from nbrag.stores.duckdb.rows import matrix_of
@@ -62,7 +62,7 @@ class ApproximateSearch:
     def __init__(
         self,
         instance: Instance,
-        name: str,
+        name: CollectionName,
         uid: str,
         indices: CollectionIndices,
         *,

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from nbrag.errors import CollectionNotFound, StoreError, did_you_mean
-from nbrag.stores.duckdb.identifiers import literal, quote, table
+from nbrag.stores.duckdb.identifiers import CollectionName, literal, table
 from nbrag.stores.duckdb.schema import create_tables
 from nbrag.stores.metadata import BUILT_IN_FIELDS
 from nbrag.types import EmbedderIdentity
@@ -53,7 +53,7 @@ class CollectionEntry:
         The first row number never used.
     """
 
-    name: str
+    name: CollectionName
     uid: str
     identity: EmbedderIdentity
     language: str | None
@@ -97,7 +97,14 @@ def entry_of(cursor: DuckDBPyConnection, name: str) -> CollectionEntry:
             f"There is no collection '{name}'.",
             hint=did_you_mean(name, names(cursor), what="collections"),
         )
-    return CollectionEntry(found[0], found[1], EmbedderIdentity(**json.loads(found[2])), *found[3:])
+    identity = EmbedderIdentity(**json.loads(found[2]))
+    return CollectionEntry(_in_file(cursor, found[0]), found[1], identity, *found[3:])
+
+
+def _in_file(cursor: DuckDBPyConnection, name: str) -> CollectionName:
+    """Return a collection's name with that of the cursor's file."""
+    found = cursor.execute("SELECT current_database()").fetchone()
+    return CollectionName(name, str(found[0]) if found else "")
 
 
 def add_entry(
@@ -119,7 +126,7 @@ def add_entry(
         raise StoreError(
             f"The file has a schema '{name}' that is no collection.", hint="choose another name"
         )
-    create_tables(cursor, name, identity.dimension)
+    create_tables(cursor, _in_file(cursor, name), identity.dimension)
     cursor.execute(
         "INSERT INTO nbrag.collections VALUES (?, ?, ?, ?, ?, 0, ?, 0)",
         [name, uuid.uuid4().hex, json.dumps(asdict(identity)), language, index_mode, new_tag()],
@@ -135,7 +142,7 @@ def remove_entry(cursor: DuckDBPyConnection, name: str) -> CollectionEntry:
     """Delete a collection with all that is in it; within the caller's transaction."""
     entry = entry_of(cursor, name)
     for part in ("chunks", "documents", "staged_vectors"):
-        cursor.execute(f"DROP TABLE IF EXISTS {table(name, part)}")
+        cursor.execute(f"DROP TABLE IF EXISTS {table(entry.name, part)}")
     left = cursor.execute(
         "SELECT count(*) FROM duckdb_tables() WHERE schema_name = ?"
         " AND database_name = current_database()",
@@ -143,7 +150,7 @@ def remove_entry(cursor: DuckDBPyConnection, name: str) -> CollectionEntry:
     ).fetchone()
     if left and not left[0]:
         # A person's own tables in that schema stay.
-        cursor.execute(f"DROP SCHEMA {quote(name)}")
+        cursor.execute(f"DROP SCHEMA {entry.name.schema}")
     cursor.execute("DELETE FROM nbrag.collections WHERE name = ?", [name])
     cursor.execute("DELETE FROM nbrag.fields WHERE collection = ?", [name])
     cursor.execute("DELETE FROM nbrag.derived WHERE uid = ?", [entry.uid])

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from nbrag.errors import ConfigurationError
 from nbrag.stores.duckdb import catalog, rows
 from nbrag.stores.duckdb.database import DuckDBDatabase
-from nbrag.stores.duckdb.identifiers import check_collection_name, table
+from nbrag.stores.duckdb.identifiers import CollectionName, check_collection_name, table
 from nbrag.stores.duckdb.search import search, warm
 from nbrag.stores.duckdb.state import CollectionState, IndexSettings, state_of
 from nbrag.stores.duckdb.writer import DuckDBWriteSession, delete_documents
@@ -65,7 +65,7 @@ class DuckDBCollection:
         self._state: CollectionState = state_of(database.instance, entry, settings)
 
     @property
-    def name(self) -> str:
+    def name(self) -> CollectionName:
         """The collection's name, also its schema's."""
         return self._entry.name
 
@@ -295,12 +295,6 @@ def create_collection(
         When there is a collection or schema of that name.
     """
     check_collection_name(name)
-    if name.casefold() == str(database.execute("SELECT current_database()")[0][0]).casefold():
-        # DuckDB can't tell a schema from a catalog of the same name.
-        raise ConfigurationError(
-            f"a collection can't have the name of its database file, '{name}'.",
-            hint="choose another name for one of the two",
-        )
     mode = _checked_mode(index)
     database.run_sync(
         lambda cursor: catalog.add_entry(

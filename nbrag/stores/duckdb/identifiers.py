@@ -3,14 +3,45 @@
 from __future__ import annotations
 
 import re
+from typing import Self
 
 from nbrag.errors import ConfigurationError
 
-__all__ = ["check_collection_name", "literal", "quote", "table"]
+__all__ = ["CollectionName", "check_collection_name", "literal", "quote", "table"]
 
 #: Schemas that DuckDB, or nbrag itself, has for its own use.
 RESERVED = frozenset({"nbrag", "main", "temp", "system", "pg_catalog", "information_schema"})
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
+
+
+class CollectionName(str):
+    """A collection's name, which is also its schema's, and the file that the schema is in.
+
+    DuckDB calls a file by its name without the ending. Where a collection is called the same,
+    ``handbook.chunks`` could mean the file or the schema, and is refused: tables are named in
+    full.
+
+    Parameters
+    ----------
+    name
+        The name.
+    catalog
+        What DuckDB calls the file.
+    """
+
+    __slots__ = ("catalog",)
+    catalog: str
+
+    def __new__(cls, name: str, catalog: str) -> Self:
+        """Return the name."""
+        made = super().__new__(cls, name)
+        made.catalog = catalog
+        return made
+
+    @property
+    def schema(self) -> str:
+        """The schema as a SQL identifier, in full."""
+        return f"{quote(self.catalog)}.{quote(self)}"
 
 
 def quote(name: str) -> str:
@@ -32,9 +63,9 @@ def literal(value: str | int) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-def table(collection: str, name: str) -> str:
+def table(collection: CollectionName, name: str) -> str:
     """Return the qualified SQL name of one of a collection's tables."""
-    return f"{quote(collection)}.{quote(name)}"
+    return f"{collection.schema}.{quote(name)}"
 
 
 def check_collection_name(name: str) -> str:

@@ -126,6 +126,12 @@ def release(instance: Instance) -> bool:
 
 
 def _check_place(path: Path, *, read_only: bool) -> None:
+    if path.stem.casefold() == "nbrag":
+        # DuckDB calls a file by its stem, and can't tell it from nbrag's own schema.
+        raise StoreError(
+            f"{path.name} can't be a workspace's file: nbrag keeps its own tables under that name.",
+            hint="choose another name, work.duckdb say",
+        )
     if path.is_dir():
         raise StoreError(f"{path} is a folder, not a database file.")
     if not path.parent.is_dir():

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nbrag.stores.duckdb.catalog import stamp_of
-from nbrag.stores.duckdb.identifiers import literal, table
+from nbrag.stores.duckdb.identifiers import CollectionName, literal, table
 from nbrag.stores.duckdb.rows import matrix_of
 from nbrag.stores.indices import CollectionIndices, Moved, RowBatch
 
@@ -28,7 +28,9 @@ _BATCH = 8192
 _TEXT = "CASE WHEN context = '' THEN content ELSE context || chr(10) || content END"
 
 
-def present_state(cursor: DuckDBPyConnection, name: str, uid: str) -> tuple[str, int, int] | None:
+def present_state(
+    cursor: DuckDBPyConnection, name: CollectionName, uid: str
+) -> tuple[str, int, int] | None:
     """Return stamp, generation and number of rows; None when the collection was dropped."""
     found = cursor.execute(
         f"SELECT stamp, generation, (SELECT count(*) FROM {table(name, 'chunks')})"
@@ -42,7 +44,7 @@ def present_state(cursor: DuckDBPyConnection, name: str, uid: str) -> tuple[str,
 
 def synchronise(
     cursor: DuckDBPyConnection,
-    name: str,
+    name: CollectionName,
     indices: CollectionIndices,
     state: tuple[str, int, int],
     *,
@@ -98,14 +100,14 @@ def synchronise(
         indices.change(stamp, removed=removed, added=batches)
 
 
-def _all_rows(cursor: DuckDBPyConnection, name: str) -> NDArray[np.int64]:
+def _all_rows(cursor: DuckDBPyConnection, name: CollectionName) -> NDArray[np.int64]:
     found = cursor.execute(f"SELECT row FROM {table(name, 'chunks')}").fetchnumpy()["row"]
     return np.sort(np.asarray(found, np.int64))
 
 
 def _new_rows(
     cursor: DuckDBPyConnection,
-    name: str,
+    name: CollectionName,
     last: int,
     dimension: int | None,
     *,

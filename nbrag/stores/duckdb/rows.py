@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from nbrag.errors import DocumentNotFound
 from nbrag.protocols import StoredDocument
-from nbrag.stores.duckdb.identifiers import literal, quote, table
+from nbrag.stores.duckdb.identifiers import CollectionName, literal, quote, table
 from nbrag.stores.records import chunk_from_record
 from nbrag.types import ChunkKind, RetrievalChunk, Span
 
@@ -38,7 +38,9 @@ def _listed(rows: Sequence[int]) -> str:
     return ", ".join(literal(row) for row in rows)
 
 
-def _rows_of(cursor: DuckDBPyConnection, name: str, ids: Sequence[str]) -> dict[str, int]:
+def _rows_of(
+    cursor: DuckDBPyConnection, name: CollectionName, ids: Sequence[str]
+) -> dict[str, int]:
     """Return where chunks are stored, by a scan of the ids; those that are gone are left out."""
     if not ids:
         return {}
@@ -50,7 +52,7 @@ def _rows_of(cursor: DuckDBPyConnection, name: str, ids: Sequence[str]) -> dict[
 
 def chunks_by_id(
     cursor: DuckDBPyConnection,
-    name: str,
+    name: CollectionName,
     ids: Sequence[str],
     *,
     content: str | None,
@@ -78,7 +80,9 @@ def chunks_by_id(
     }
 
 
-def _records(cursor: DuckDBPyConnection, name: str, rows: Sequence[int]) -> list[dict[str, Any]]:
+def _records(
+    cursor: DuckDBPyConnection, name: CollectionName, rows: Sequence[int]
+) -> list[dict[str, Any]]:
     if not rows:
         return []
     chunks = table(name, "chunks")
@@ -92,7 +96,7 @@ def _records(cursor: DuckDBPyConnection, name: str, rows: Sequence[int]) -> list
 
 
 def neighbours(
-    cursor: DuckDBPyConnection, name: str, chunk_id: str, before: int, after: int
+    cursor: DuckDBPyConnection, name: CollectionName, chunk_id: str, before: int, after: int
 ) -> list[RetrievalChunk]:
     """Return the original chunks around one, as :meth:`nbrag.protocols.Collection.neighbours`.
 
@@ -124,7 +128,7 @@ def neighbours(
 
 def vectors_by_id(
     cursor: DuckDBPyConnection,
-    name: str,
+    name: CollectionName,
     ids: Sequence[str],
     dimension: int,
 ) -> dict[str, NDArray[np.float32]]:
@@ -140,7 +144,7 @@ def vectors_by_id(
 
 
 def _vectors(
-    cursor: DuckDBPyConnection, name: str, rows: Sequence[int], dimension: int
+    cursor: DuckDBPyConnection, name: CollectionName, rows: Sequence[int], dimension: int
 ) -> dict[int, NDArray[np.float32]]:
     if not rows:
         return {}
@@ -154,7 +158,7 @@ def _vectors(
 
 def stored_similarities(
     cursor: DuckDBPyConnection,
-    name: str,
+    name: CollectionName,
     query: NDArray[np.float32],
     wanted: NDArray[np.int64],
 ) -> NDArray[np.float32]:
@@ -173,7 +177,7 @@ def matrix_of(column: Any, dimension: int) -> NDArray[np.float32]:
 
 
 def vectors_by_hash(
-    cursor: DuckDBPyConnection, name: str, hashes: Sequence[str], dimension: int
+    cursor: DuckDBPyConnection, name: CollectionName, hashes: Sequence[str], dimension: int
 ) -> dict[str, NDArray[np.float32]]:
     """Return vectors that are stored or staged for these embedding-text hashes."""
     import pyarrow as pa
@@ -198,7 +202,7 @@ def vectors_by_hash(
 
 
 def document_text(
-    cursor: DuckDBPyConnection, name: str, document_id: str, span: Span | None
+    cursor: DuckDBPyConnection, name: CollectionName, document_id: str, span: Span | None
 ) -> str:
     """Return a document's text, as :meth:`nbrag.protocols.Collection.document_text`."""
     found = cursor.execute(
@@ -210,7 +214,7 @@ def document_text(
     return text if span is None else text[span.start : span.end]
 
 
-def stored_documents(cursor: DuckDBPyConnection, name: str) -> dict[str, StoredDocument]:
+def stored_documents(cursor: DuckDBPyConnection, name: CollectionName) -> dict[str, StoredDocument]:
     """Return all stored documents by URI, in the order of the URIs."""
     found = cursor.execute(
         "SELECT d.id, d.uri, d.source_hash, d.settings_hash, coalesce(c.chunks, 0)"
@@ -222,7 +226,7 @@ def stored_documents(cursor: DuckDBPyConnection, name: str) -> dict[str, StoredD
 
 
 def field_values(
-    cursor: DuckDBPyConnection, name: str, field: str, kind: str, limit: int
+    cursor: DuckDBPyConnection, name: CollectionName, field: str, kind: str, limit: int
 ) -> list[Any]:
     """Return a field's distinct values, most frequent first, then in order.
 

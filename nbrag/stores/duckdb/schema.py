@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nbrag.errors import NewerFormat, StoreError
-from nbrag.stores.duckdb.identifiers import quote, table
+from nbrag.stores.duckdb.identifiers import CollectionName, quote, table
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -101,13 +101,13 @@ def prepare_file(cursor: DuckDBPyConnection, path: str, *, read_only: bool) -> N
         cursor.execute(_META)
 
 
-def create_tables(cursor: DuckDBPyConnection, collection: str, dimension: int) -> None:
+def create_tables(cursor: DuckDBPyConnection, collection: CollectionName, dimension: int) -> None:
     """Create the schema and the tables of a new, empty collection."""
     columns = ", ".join(
         f"{quote(name)} {kind}{' USING COMPRESSION uncompressed' * (name in _READ_BY_ROW)}"
         for name, kind in CHUNK_COLUMNS.items()
     )
-    cursor.execute(f"CREATE SCHEMA {quote(collection)}")
+    cursor.execute(f"CREATE SCHEMA {collection.schema}")
     # No keys and no index: an old version and its successor live in one transaction.
     cursor.execute(
         f"CREATE TABLE {table(collection, 'documents')} (id VARCHAR NOT NULL,"

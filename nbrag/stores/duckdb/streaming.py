@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from nbrag.stores.duckdb.identifiers import table
+from nbrag.stores.duckdb.identifiers import CollectionName, table
 from nbrag.stores.duckdb.rows import matrix_of
 from nbrag.stores.exact import top_rows, unit_vectors
 from nbrag.stores.hnsw import merged
@@ -25,7 +25,7 @@ _NAMED = 2000
 
 
 def stream_search(
-    cursor: DuckDBPyConnection, name: str, vectors: Vectors, k: int, allowed: Rows | None
+    cursor: DuckDBPyConnection, name: CollectionName, vectors: Vectors, k: int, allowed: Rows | None
 ) -> list[tuple[Rows, Vectors]]:
     """Return the nearest rows of each query, as :meth:`nbrag.stores.exact.ExactIndex.search`.
 

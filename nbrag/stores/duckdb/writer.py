@@ -16,7 +16,7 @@ from nbrag.stores.duckdb.catalog import (
     new_tag,
     stamp_of,
 )
-from nbrag.stores.duckdb.identifiers import quote, table
+from nbrag.stores.duckdb.identifiers import CollectionName, quote, table
 from nbrag.stores.duckdb.incoming import Entry, Incoming, prepare
 from nbrag.stores.duckdb.rows import vectors_by_hash
 from nbrag.stores.indices import Change
@@ -167,7 +167,7 @@ def _staged_table(hashes: list[str], vectors: NDArray[np.float32]) -> Any:
 
 def _replace(
     cursor: DuckDBPyConnection,
-    name: str,
+    name: CollectionName,
     entries: Sequence[Entry],
     vectors: NDArray[np.float32],
     settings_hash: str,
@@ -209,7 +209,7 @@ def _advance(cursor: DuckDBPyConnection, entry: CollectionEntry, incoming: Incom
     return stamp_of(entry.generation + 1, tag)
 
 
-def _refuse_taken_ids(cursor: DuckDBPyConnection, name: str) -> None:
+def _refuse_taken_ids(cursor: DuckDBPyConnection, name: CollectionName) -> None:
     taken = cursor.execute(
         f"SELECT id FROM {table(name, 'chunks')} WHERE id IN (SELECT id FROM nbrag_chunks) LIMIT 1"
     ).fetchone()
@@ -218,7 +218,10 @@ def _refuse_taken_ids(cursor: DuckDBPyConnection, name: str) -> None:
 
 
 def _fit_columns(
-    cursor: DuckDBPyConnection, name: str, known: Mapping[str, str], wanted: Mapping[str, str]
+    cursor: DuckDBPyConnection,
+    name: CollectionName,
+    known: Mapping[str, str],
+    wanted: Mapping[str, str],
 ) -> None:
     """Add columns for new metadata fields, and widen those whose type grew."""
     target = table(name, "chunks")
@@ -244,7 +247,7 @@ def _fit_columns(
 
 
 def _remove(
-    cursor: DuckDBPyConnection, name: str, document_ids: Sequence[str]
+    cursor: DuckDBPyConnection, name: CollectionName, document_ids: Sequence[str]
 ) -> tuple[NDArray[np.int64], int]:
     """Delete documents, their chunks, and rows derived from those; return rows and documents."""
     import pyarrow as pa
@@ -273,7 +276,9 @@ def _remove(
     return np.array(sorted(rows), np.int64), len(gone)
 
 
-def delete_documents(cursor: DuckDBPyConnection, name: str, document_ids: Sequence[str]) -> Change:
+def delete_documents(
+    cursor: DuckDBPyConnection, name: CollectionName, document_ids: Sequence[str]
+) -> Change:
     """Delete documents with all that hangs on them, within the caller's transaction."""
     entry = entry_of(cursor, name)
     removed, count = _remove(cursor, name, list(document_ids))
