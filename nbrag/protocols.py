@@ -42,6 +42,7 @@ __all__ = [
     "RetrievalResultProcessor",
     "Retriever",
     "SourceItem",
+    "StageProblem",
     "StoredDocument",
     "StreamingChatClient",
     "TokenCounter",
@@ -190,6 +191,25 @@ class IngestionDocumentProcessor(ABC):
         """Return the document, changed or not."""
 
 
+@dataclass(frozen=True, slots=True)
+class StageProblem:
+    """A chunk that is stored without what a stage should have added.
+
+    Attributes
+    ----------
+    stage
+        Name of the stage.
+    document_id
+        The chunk's document.
+    reason
+        Why, in one line.
+    """
+
+    stage: str
+    document_id: str
+    reason: str
+
+
 class IngestionChunkProcessor(ABC):
     """Changes, enriches or adds chunks before they are embedded.
 
@@ -203,6 +223,13 @@ class IngestionChunkProcessor(ABC):
     @abstractmethod
     def process(self, chunks: AsyncIterator[Chunk]) -> AsyncIterator[Chunk]:
         """Yield the chunks, changed or not, with any derived ones after their parent."""
+
+    def take_problems(self) -> list[StageProblem]:
+        """Return what went wrong since the last look, before the chunks concerned are written.
+
+        Documents that have problems are taken up again by the next run.
+        """
+        return []
 
     async def finalize(self, collection: Collection) -> None:  # noqa: B027 - optional hook
         """Run once after all documents are stored, e.g. for corpus-level summaries."""

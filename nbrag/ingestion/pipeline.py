@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbrag.background import on_loop
 from nbrag.errors import EmbedderMismatch, EmptyDocument, NbragError, SourceNotFound, StageError
+from nbrag.ingestion.problems import Problems
 from nbrag.ingestion.report import DocumentOutcome, IngestionProgress, IngestReport
 from nbrag.protocols import (
     Chunker,
@@ -202,6 +203,7 @@ class _Run:
         self.uris: dict[str, int] = {}
         self.warnings: list[str] = []
         self.incomplete_sources = False
+        self.problems = Problems()
         self.total: int | None = None
         self._notify = progress
         self._prepared: dict[str, _Prepared] = {}
@@ -380,15 +382,23 @@ class _Run:
         """Write the documents whose vectors are complete."""
         if not ready:
             return
-        await self.batcher.write(ready, settings_hash=self.settings_hash)
+        for processor in self.pipeline.chunk_processors:
+            self.problems.note(processor.take_problems())
+        for incomplete in (False, True):
+            part = [entry for entry in ready if (entry.document.id in self.problems) is incomplete]
+            if part:
+                # Another hash than that of a complete document: the next run takes it up again.
+                mark = "-incomplete" if incomplete else ""
+                await self.batcher.write(part, settings_hash=self.settings_hash + mark)
         for entry in ready:
             prepared = self._prepared.pop(entry.document.id)
+            remarks = [*prepared.remarks, *self.problems.of(entry.document.id)]
             outcome = DocumentOutcome(
                 entry.document.uri,
                 "added" if prepared.is_new else "changed",
                 len(entry.chunks),
                 entry.embedded,
-                "; ".join(prepared.remarks),
+                "; ".join(remarks),
             )
             self.settle(prepared.index, outcome)
         self.progress("writing", ready[-1].document.uri)
@@ -419,7 +429,8 @@ class _Run:
         """Return the outcomes in the order of the sources."""
         self.progress("done")
         rows = tuple(self.outcomes[index] for index in sorted(self.outcomes))
-        return IngestReport(self.collection.name, rows, tuple(self.warnings))
+        warnings = (*self.warnings, *self.problems.summary())
+        return IngestReport(self.collection.name, rows, warnings)
 
 
 async def _as_generator(stream: AsyncIterator[Chunk]) -> AsyncGenerator[Chunk, None]:
