@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from nbrag import errors, models, protocols, spec, stores, testing, types
     from nbrag.background import run
     from nbrag.errors import (
+        BudgetExceeded,
+        ChatError,
+        ChatUnavailable,
         CollectionNotFound,
         ConfigurationError,
         CorruptDocument,
@@ -40,7 +43,10 @@ if TYPE_CHECKING:
         PasswordRequired,
         PipelineNotFound,
         QueryError,
+        RateLimited,
         ReaderError,
+        ReplayMissing,
+        ReplyInvalid,
         SourceNotFound,
         SpecificationError,
         StageError,
@@ -49,6 +55,7 @@ if TYPE_CHECKING:
     )
     from nbrag.evaluation import EvaluationReport, Judgements
     from nbrag.ingestion import IngestionPipeline, IngestReport
+    from nbrag.models.chat import Budget
     from nbrag.notebook.session import current_workspace, use_workspace
     from nbrag.retrieval import RetrievalPipeline
     from nbrag.spec import PipelineSpec, StageDefinition, StageOptions, register_stage
@@ -65,6 +72,10 @@ if TYPE_CHECKING:
     from nbrag.workspace import Workspace
 
 __all__ = [
+    "Budget",
+    "BudgetExceeded",
+    "ChatError",
+    "ChatUnavailable",
     "Chunk",
     "CollectionNotFound",
     "ConfigurationError",
@@ -96,7 +107,10 @@ __all__ = [
     "PipelineNotFound",
     "PipelineSpec",
     "QueryError",
+    "RateLimited",
     "ReaderError",
+    "ReplayMissing",
+    "ReplyInvalid",
     "RetrievalChunk",
     "RetrievalPipeline",
     "RetrievalQuery",
@@ -127,6 +141,10 @@ __all__ = [
 
 #: Where each name lives; a module stands for itself.
 _HOMES = {
+    "Budget": "nbrag.models.chat",
+    "BudgetExceeded": "nbrag.errors",
+    "ChatError": "nbrag.errors",
+    "ChatUnavailable": "nbrag.errors",
     "Chunk": "nbrag.types",
     "CollectionNotFound": "nbrag.errors",
     "ConfigurationError": "nbrag.errors",
@@ -158,7 +176,10 @@ _HOMES = {
     "PipelineNotFound": "nbrag.errors",
     "PipelineSpec": "nbrag.spec",
     "QueryError": "nbrag.errors",
+    "RateLimited": "nbrag.errors",
     "ReaderError": "nbrag.errors",
+    "ReplayMissing": "nbrag.errors",
+    "ReplyInvalid": "nbrag.errors",
     "RetrievalChunk": "nbrag.types",
     "RetrievalPipeline": "nbrag.retrieval",
     "RetrievalQuery": "nbrag.types",

@@ -124,7 +124,9 @@ def _packaged() -> LocalModel:
         ) from None
     parts: dict[str, Path] = {}
     name = digest = ""
+    complete = True
     for carrier in (PACKAGE, *_required(distribution)):
+        before = len(parts)
         for file in _files(carrier):
             match = _PART.fullmatch(file.name)
             if match is not None:
@@ -134,8 +136,11 @@ def _packaged() -> LocalModel:
                 return LocalModel(file.stem, [file])
             elif file.name == "SHA256SUMS":
                 digest = file.read_text("ascii").split()[0]
+        # Some Pythons list files that are gone, others leave them out.
+        complete &= "-part" not in carrier or len(parts) > before
     present = [parts[part] for part in sorted(parts)]
-    if not present or not digest or not all(part.is_file() for part in present):
+    complete &= all(part.is_file() for part in present)
+    if not present or not digest or not complete:
         raise ModelNotFound(
             f"the package {PACKAGE} is installed without its model's files.",
             hint=f"pip install --force-reinstall {PACKAGE}",

@@ -19,6 +19,8 @@ __all__ = ["ask", "parse_reply"]
 
 Reply = TypeVar("Reply", bound="BaseModel")
 
+#: What an answer may follow on its line: a tag such as </think>, or a fence.
+_AFTER_WHAT = re.compile(r"</?[\w|]+>$|```json$")
 #: Most characters of an unusable reply that are shown to the model again.
 _LONGEST_REPLY = 4000
 #: Most errors of one reply that are named.
@@ -164,7 +166,7 @@ def _bare_arrays(values: Sequence[FoundValue], text: str) -> list[Any]:
         after = text[found.end : found.end + 80].lstrip(" \t`.")
         if after and after[0] not in "\r\n<":
             continue
-        if not before or before[-1] in "\n>" or before.endswith("```json"):
+        if not before or before[-1] == "\n" or _AFTER_WHAT.search(before):
             alone.append(found.value)
         elif before[-1] == ":":
             named.append(found.value)
