@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from nbrag.protocols import Collection
 
-__all__ = ["FoldedText", "NameTable", "name_key"]
+__all__ = ["FoldedText", "NameTable", "bare_name", "name_key"]
 
 #: Values of one field that are looked at, the most frequent ones.
 _MOST_VALUES = 50_000
@@ -64,14 +64,14 @@ def name_key(name: str, *, version: bool = False) -> str:
     return key if any(map(_in_word, key)) else ""
 
 
-def _bare(name: str) -> str:
+def bare_name(name: str) -> str:
     """Return a name in one line, without quotes around it."""
     return " ".join(name.split()).strip(_QUOTES).strip()
 
 
 def _core(name: str) -> str:
     """Return a name without quotes and a possessive ending."""
-    return _POSSESSIVE.sub("", _bare(_POSSESSIVE.sub("", name.strip())))
+    return _POSSESSIVE.sub("", bare_name(_POSSESSIVE.sub("", name.strip())))
 
 
 def _in_word(sign: str) -> bool:
@@ -112,7 +112,7 @@ class FoldedText:
         """
         if not name_key(name):
             return None
-        wanted = _folded(unicodedata.normalize("NFC", _bare(name)))[0]
+        wanted = _folded(unicodedata.normalize("NFC", bare_name(name)))[0]
         start = self._folded.find(wanted)
         while start >= 0:
             end = start + len(wanted)
