@@ -16,9 +16,10 @@ from concurrent.futures import CancelledError as FutureCancelledError
 from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
-__all__ = ["on_loop", "run"]
+__all__ = ["on_loop", "run", "run_with_progress"]
 
 _Result = TypeVar("_Result")
+_State = TypeVar("_State")
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
 #: Seconds between two looks of a waiting main thread: keeps Ctrl-C and progress lively.
@@ -127,3 +128,28 @@ async def on_loop(coroutine: Coroutine[Any, Any, _Result]) -> _Result:
     if asyncio.get_running_loop() is loop:
         return await coroutine
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, loop))
+
+
+def run_with_progress(
+    start: Callable[[Callable[[_State], None]], Coroutine[Any, Any, _Result]],
+    progress: Callable[[_State], None] | None,
+) -> _Result:
+    """Run a coroutine, and tell in the calling thread how far it is.
+
+    Parameters
+    ----------
+    start
+        Makes the coroutine; it gets a function to be called with each new state, from any thread.
+    progress
+        Called in the calling thread with the latest state, about ten times a second and at the
+        end.
+    """
+    latest: list[_State] = []
+
+    def show() -> None:
+        if latest and progress is not None:
+            progress(latest[0])
+
+    result = run(start(lambda state: latest.__setitem__(slice(None), [state])), on_wait=show)
+    show()
+    return result

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from nbrag.background import run
+from nbrag.background import run, run_with_progress
 from nbrag.chat_models import ChatModels
 from nbrag.errors import (
     CollectionNotFound,
@@ -24,7 +24,12 @@ from nbrag.errors import (
 
 if TYPE_CHECKING:
     from nbrag.evaluation import EvaluationReport, Judgements
-    from nbrag.ingestion import IngestionPipelineBuilder, IngestionProgress, IngestReport
+    from nbrag.ingestion import (
+        IngestionPipelineBuilder,
+        IngestionProgress,
+        IngestPreview,
+        IngestReport,
+    )
     from nbrag.models.chat import Budget, LedgerView, ManagedChatClient
     from nbrag.protocols import ChatClient, Collection, Embedder
     from nbrag.retrieval import RetrievalPipeline, RetrievalPipelineBuilder
@@ -327,38 +332,41 @@ class Workspace:
             Called in the calling thread, about ten times a second.
         """
         from nbrag.ingestion import IngestionPipelineBuilder
+        from nbrag.ingestion.preview import given_sources
         from nbrag.spec import PipelineSpec
 
         chosen = spec or PipelineSpec("ingestion", collection)
-        given = list(chosen.sources) if sources is None else sources
-        if given is None or (isinstance(given, list | tuple) and not given):
-            raise ConfigurationError(
-                "no sources are given.", hint="name files, folders, globs, URLs or a variable"
-            )
+        given = given_sources(chosen, sources)
         pipeline = IngestionPipelineBuilder(chosen, self.context).build()
         target = self.collection(collection)
-        latest: list[IngestionProgress] = []
-
-        def keep(state: IngestionProgress) -> None:
-            latest[:] = [state]
-
-        def show() -> None:
-            if latest and progress is not None:
-                progress(latest[0])
-
-        report = run(
-            pipeline.run(
+        report = run_with_progress(
+            lambda keep: pipeline.run(
                 given,
                 target,
                 remove_missing=remove_missing,
                 text_column=text_column,
                 progress=keep,
             ),
-            on_wait=show,
+            progress,
         )
-        show()
         self._last_collection = collection
         return report
+
+    def preview(
+        self,
+        collection: str,
+        sources: Any = None,
+        *,
+        spec: PipelineSpec | None = None,
+        text_column: str = "text",
+    ) -> IngestPreview:
+        """Count what :meth:`ingest` would do: nothing is embedded, asked or written."""
+        from nbrag.ingestion.preview import preview
+        from nbrag.spec import PipelineSpec
+
+        chosen = spec or PipelineSpec("ingestion", collection)
+        known = self[collection] if collection in self.collections() else None
+        return run(preview(chosen, sources, self.context, known, text_column=text_column))
 
     def search(
         self,
@@ -441,23 +449,18 @@ class Workspace:
         specs: Mapping[str, PipelineSpec] = {name: self.pipeline_spec(name) for name in names}
         target = self.choose_collection(collection, specs[names[0]])
         loaded = judgements if isinstance(judgements, Judgements) else Judgements.load(judgements)
-        latest: list[tuple[int, int]] = []
 
-        def show() -> None:
-            if latest and progress is not None:
-                progress(*latest[0])
-
-        report = run(
-            evaluate(
+        def start(keep: Callable[[tuple[int, int]], None]) -> Any:
+            return evaluate(
                 {name: self.pipeline(name) for name in names},
                 target,
                 loaded,
                 metrics=tuple(metrics),
-                progress=lambda done, total: latest.__setitem__(slice(None), [(done, total)]),
-            ),
-            on_wait=show,
-        )
-        show()
+                progress=lambda done, total: keep((done, total)),
+            )
+
+        tell = None if progress is None else lambda state: progress(*state)
+        report: EvaluationReport = run_with_progress(start, tell)
         return report
 
     def sql(self, query: str, parameters: Sequence[Any] = ()) -> Any:

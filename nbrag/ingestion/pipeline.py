@@ -14,12 +14,14 @@ import asyncio
 import contextlib
 import inspect
 import json
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from nbrag.background import on_loop
 from nbrag.errors import EmbedderMismatch, EmptyDocument, NbragError, SourceNotFound, StageError
+from nbrag.ingestion.preview import PreviewCounts
 from nbrag.ingestion.problems import Problems
 from nbrag.ingestion.report import DocumentOutcome, IngestionProgress, IngestReport
 from nbrag.protocols import (
@@ -152,6 +154,23 @@ class IngestionPipeline:
             )
         )
 
+    async def preview(
+        self, sources: Any, collection: Collection, *, text_column: str = "text"
+    ) -> PreviewCounts:
+        """Read and cut the sources and run the stages, but embed and write nothing.
+
+        What stages ask a chat model is up to the client that they were built with: see
+        :class:`nbrag.models.chat.PreviewChatClient`.
+
+        Parameters
+        ----------
+        sources, text_column
+            As for :meth:`run`.
+        collection
+            What is there already; it is only looked at.
+        """
+        return await on_loop(_Run(self, collection, text_column, lambda _: None).preview(sources))
+
     async def _run(
         self,
         sources: Any,
@@ -204,6 +223,7 @@ class _Run:
         self.warnings: list[str] = []
         self.incomplete_sources = False
         self.problems = Problems()
+        self.only_counting = False
         self.total: int | None = None
         self._notify = progress
         self._prepared: dict[str, _Prepared] = {}
@@ -275,8 +295,9 @@ class _Run:
             if stored is None:
                 self._fail(index, item.uri, error)
             else:
-                # What the source no longer says must not be found any more.
-                await self.collection.delete_documents([stored.id])
+                if not self.only_counting:
+                    # What the source no longer says must not be found any more.
+                    await self.collection.delete_documents([stored.id])
                 self.settle(
                     index,
                     DocumentOutcome(item.uri, "removed", reason=f"now empty: {error.message}"),
@@ -337,6 +358,22 @@ class _Run:
         if not chunks:
             raise EmptyDocument(f"{item.uri} holds no text that could be indexed.")
         return _Prepared(index, document, chunks, stored is None, [str(warning)] if warning else [])
+
+    async def preview(self, sources: Any) -> PreviewCounts:
+        """Count what there is to do."""
+        self.only_counting = True
+        documents: set[str] = set()
+        chunks = tokens = 0
+        stream = self._chunk_stream(sources)
+        for processor in self.pipeline.chunk_processors:
+            stream = processor.process(stream)
+        async with contextlib.aclosing(_as_generator(stream)) as found:
+            async for chunk in found:
+                documents.add(chunk.document_id)
+                chunks += 1
+                tokens += chunk.token_count
+        outcomes = Counter(str(outcome.outcome) for outcome in self.outcomes.values())
+        return PreviewCounts(len(documents), chunks, tokens, dict(outcomes))
 
     # Enriching, embedding, writing -------------------------------------------------------
 

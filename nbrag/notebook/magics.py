@@ -29,7 +29,7 @@ from nbrag.notebook.progress import Progress
 
 if TYPE_CHECKING:
     from nbrag.evaluation import EvaluationReport
-    from nbrag.ingestion import IngestionProgress, IngestReport
+    from nbrag.ingestion import IngestionProgress, IngestPreview, IngestReport
     from nbrag.models.chat import LedgerView
     from nbrag.notebook.session import NotebookSession
     from nbrag.retrieval import RetrievalPipeline
@@ -111,9 +111,10 @@ class RagMagics(Magics):
     @argument("--text-column", default="text", metavar="FIELD", help="The text of records.")
     @argument("--replace", action="store_true", help="Remove documents that the sources lack.")
     @argument("--append", action="store_true", help="Keep them (this is the default).")
+    @argument("--dry-run", action="store_true", help="Count documents, calls and tokens only.")
     @common_options
     @adapter()
-    def rag_ingest(self, call: Call) -> IngestReport:
+    def rag_ingest(self, call: Call) -> IngestReport | IngestPreview:
         """Ingest documents into a collection; the cell holds the stages, one per line.
 
         %rag_ingest docs --from handbook/
@@ -122,7 +123,8 @@ class RagMagics(Magics):
         chunk  max_tokens=200
 
         Documents that have not changed are skipped, changed ones are replaced. With -q only the
-        summary line stays.
+        summary line stays. --dry-run counts documents, chunks, and the calls and tokens of a chat
+        model that stages would take, and does nothing else.
         """
         options = call.options
         name = options.collection or self.session.configuration["collection"]
@@ -139,6 +141,10 @@ class RagMagics(Magics):
             )
         spec = _body_spec(call, "ingestion", name, sources=options.sources or ())
         sources = look_up(options.from_var, call.namespace) if options.from_var else options.sources
+        if options.dry_run:
+            return self.session.workspace.preview(
+                name, sources, spec=spec, text_column=options.text_column
+            )
         with Progress(self.shell) as progress:
 
             def show(state: IngestionProgress) -> None:

@@ -71,3 +71,10 @@ def test_the_model_can_change_while_collections_are_in_memory(filled: Any) -> No
     with pytest.raises(ConfigurationError, match="none is configured"):
         _ = current_workspace().chat
     assert len(filled.run("%rag_search -c docs backups")) == 3
+
+
+def test_a_dry_run_counts_and_changes_nothing(shell: Any, folder: Path) -> None:
+    preview = shell.run("%rag_ingest docs --from handbook --dry-run")
+    assert (preview.counts.documents, preview.calls) == (3, 0)
+    assert "3 documents to ingest" in preview._repr_mimebundle_()["text/plain"]
+    assert current_workspace().collections() == []

@@ -8,6 +8,7 @@ from nbrag.models.chat.ledger import Ledger, LedgerEntry, LedgerView, ledger_tab
 from nbrag.models.chat.litellm import LiteLLMChatClient
 from nbrag.models.chat.local import LocalChatClient
 from nbrag.models.chat.managed import ManagedChatClient
+from nbrag.models.chat.preview import PreviewChatClient, StagePreview
 from nbrag.models.chat.recording import RecordingChatClient, ReplayChatClient
 from nbrag.models.chat.resolve import resolve_chat
 from nbrag.models.chat.streams import ReplyStream
@@ -22,11 +23,13 @@ __all__ = [
     "LiteLLMChatClient",
     "LocalChatClient",
     "ManagedChatClient",
+    "PreviewChatClient",
     "PricedChatClient",
     "RecordingChatClient",
     "ReplayChatClient",
     "ReplyStore",
     "ReplyStream",
+    "StagePreview",
     "TokenPrice",
     "ask",
     "ledger_table",

@@ -12,7 +12,14 @@ from typing import Any, Protocol, runtime_checkable
 from nbrag.errors import BudgetExceeded, ConfigurationError
 from nbrag.types import ChatMessage, ChatReply
 
-__all__ = ["Budget", "BudgetUse", "PricedChatClient", "Reservation", "TokenPrice"]
+__all__ = [
+    "Budget",
+    "BudgetUse",
+    "PricedChatClient",
+    "Reservation",
+    "TokenPrice",
+    "estimated_tokens",
+]
 
 #: Bytes of UTF-8 per token: cautious for English (about 4) and right for most other scripts.
 _BYTES_PER_TOKEN = 3
@@ -246,7 +253,7 @@ class Budget:
         if read is None:
             read = share.input_tokens
         if written is None:
-            written = _estimated_tokens(reply.text)
+            written = estimated_tokens(reply.text)
         self._longest_answer = max(self._longest_answer, written)
         used = replace(used, tokens=used.tokens + read + written)
         if reply.cost is None:
@@ -269,7 +276,7 @@ class Budget:
         options: Mapping[str, Any],
         price: TokenPrice | None,
     ) -> Reservation:
-        read = sum(_estimated_tokens(message.content) + _PER_MESSAGE for message in messages)
+        read = sum(estimated_tokens(message.content) + _PER_MESSAGE for message in messages)
         stated = options.get("max_tokens") or options.get("max_completion_tokens")
         written = int(stated or self._longest_answer or _FIRST_ANSWER)
         if price is None:
@@ -346,5 +353,6 @@ def _finish(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-def _estimated_tokens(text: str) -> int:
+def estimated_tokens(text: str) -> int:
+    """Return about how many tokens a text has, by its bytes of UTF-8; rather too many."""
     return math.ceil(len(text.encode("utf-8", "surrogatepass")) / _BYTES_PER_TOKEN)

@@ -304,6 +304,16 @@ class ManagedChatClient:
                 hint="raise timeout=, or see whether the server answers at all",
             ) from None
 
+    async def kept_reply(self, messages: Sequence[ChatMessage], **options: Any) -> ChatReply | None:
+        """Return the answer that is kept for a request, None when it would have to be asked for.
+
+        Looking is no request: it costs nothing and is no entry of the ledger.
+        """
+        if self.cache is None:
+            return None
+        found = await asyncio.to_thread(self.cache.get, self._key(messages, options))
+        return None if found is None else replace(found, cost=0.0, cached=True)
+
     async def _kept(self, key: str, account: _Account) -> ChatReply | None:
         """Return the answer that was kept, which costs nothing."""
         if self.cache is None:
