@@ -23,6 +23,7 @@ from nbrag.retrieval.fusion import (
 from nbrag.spec.stages import StageOptions
 from nbrag.tracing import leg_name
 from nbrag.types import (
+    ChunkKind,
     HistoryEntry,
     QueryVariant,
     RankedItem,
@@ -45,6 +46,8 @@ _LEGS: dict[Strategy, frozenset[SearchLeg]] = {
     Strategy.KEYWORD: frozenset(("keyword",)),
     Strategy.NONE: frozenset(),
 }
+_PASSAGES = frozenset((ChunkKind.ORIGINAL,))
+_WITH_QUESTIONS = _PASSAGES | {ChunkKind.HYPOTHETICAL_QUERY}
 
 
 class SearchOptions(StageOptions):
@@ -70,6 +73,9 @@ class SearchOptions(StageOptions):
         default=DEFAULT_NORMALIZATION, description="how a convex fusion scales scores"
     )
     k: int = Field(default=RRF_K, ge=0, description="the constant of reciprocal rank fusion")
+    questions: bool = Field(
+        default=True, description="hits on hypothetical questions lead to their passages"
+    )
 
 
 def encodable(text: str) -> str:
@@ -103,7 +109,7 @@ class Found:
             name = leg_name(ranked, self.lists)
             for rank, item in enumerate(ranked.items, start=1):
                 if item.chunk_id in found:
-                    found[item.chunk_id].append(HistoryEntry(name, rank, item.score))
+                    found[item.chunk_id].append(HistoryEntry(name, rank, item.score, item.via))
         return {chunk_id: tuple(entries) for chunk_id, entries in found.items()}
 
 
@@ -152,7 +158,8 @@ class Searcher:
         legs = _LEGS[self.strategy(query)]
         if not legs:
             return Found((), ())
-        plan = SearchPlan(await self._variants(query, legs), legs, depth, query.filter)
+        kinds = _WITH_QUESTIONS if self._options.questions else _PASSAGES
+        plan = SearchPlan(await self._variants(query, legs), legs, depth, query.filter, kinds)
         lists = tuple(await collection.search(plan))
         fused = fuse(
             lists,

@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 
 from nbrag.stores.exact import ExactSnapshot
 from nbrag.stores.plans import LegAnswer, LegRequest
+from nbrag.stores.questions import Scope, led_answers
 
 if TYPE_CHECKING:
     from nbrag.stores._keyword_query import KeywordQuery
 
 __all__ = ["exact_answers", "keyword_answers"]
-
-Rows = NDArray[np.int64]
 
 
 def exact_answers(
@@ -25,7 +24,7 @@ def exact_answers(
     index: ExactSnapshot,
     vectors: NDArray[np.float32],
     k: int,
-    allowed: Rows | None,
+    scope: Scope,
 ) -> list[LegAnswer]:
     """Return the nearest rows of each variant.
 
@@ -35,21 +34,26 @@ def exact_answers(
         What is looked for; float32 of shape (variants, dimension).
     index
         The matrix, with all rows of the collection.
-    k, allowed
-        How many rows at most, and which may be found; None for all.
+    k, scope
+        How many rows at most, and which may be found.
     """
-    count = len(index) if allowed is None else len(allowed)
-    return [
-        LegAnswer(
-            request,
-            number,
-            rows,
-            scores,
-            partial(index.scores, vectors[number]),
-            f"exact over {count:,} rows",
-        )
-        for number, (rows, scores) in enumerate(index.search(vectors, k, allowed))
-    ]
+    count = len(index) if scope.rows is None else len(scope.rows)
+
+    def search(depth: int) -> list[LegAnswer]:
+        """Return so many rows of each variant."""
+        return [
+            LegAnswer(
+                request,
+                number,
+                rows,
+                scores,
+                partial(index.scores, vectors[number]),
+                f"exact over {count:,} rows",
+            )
+            for number, (rows, scores) in enumerate(index.search(vectors, depth, scope.rows))
+        ]
+
+    return led_answers(search, k, scope.leads)
 
 
 def keyword_answers(
@@ -57,7 +61,7 @@ def keyword_answers(
     queries: Sequence[KeywordQuery],
     size: int,
     k: int,
-    allowed: Rows | None,
+    scope: Scope,
 ) -> list[LegAnswer]:
     """Return the best rows of each variant.
 
@@ -67,17 +71,22 @@ def keyword_answers(
         What is looked for; one query per variant.
     size
         How many rows the index has.
-    k, allowed
+    k, scope
         As for :func:`exact_answers`.
     """
-    count = size if allowed is None else len(allowed)
-    return [
-        LegAnswer(
-            request,
-            number,
-            *query.best(k, allowed),
-            query.scores,
-            f"BM25 over {count:,} rows",
-        )
-        for number, query in enumerate(queries)
-    ]
+    count = size if scope.rows is None else len(scope.rows)
+
+    def search(depth: int) -> list[LegAnswer]:
+        """Return so many rows of each variant."""
+        return [
+            LegAnswer(
+                request,
+                number,
+                *query.best(depth, scope.rows),
+                query.scores,
+                f"BM25 over {count:,} rows",
+            )
+            for number, query in enumerate(queries)
+        ]
+
+    return led_answers(search, k, scope.leads)

@@ -8,24 +8,26 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nbrag.stores.exact import ExactIndex, ExactSnapshot
+from nbrag.stores.questions import QuestionRows, Scope
 from nbrag.types import ChunkKind
 
 if TYPE_CHECKING:
     from nbrag.stores._keyword_query import KeywordQuery
     from nbrag.stores.keyword import KeywordIndex
 
-__all__ = ["Change", "CollectionIndices", "IndexView", "Moved", "RowBatch"]
+__all__ = ["Change", "CollectionIndices", "IndexView", "Moved", "RowBatch", "searched_kinds"]
 
 Rows = NDArray[np.int64]
 _KIND_CODES: dict[str, int] = {kind.value: code for code, kind in enumerate(ChunkKind)}
 _OTHER_KIND = 255
+_QUESTION = ChunkKind.HYPOTHETICAL_QUERY
 #: So many found rows are remembered by their id.
 _FOUND = 10_000
 
@@ -48,6 +50,9 @@ class RowBatch:
         What the keyword leg indexes; None when its index has the rows already.
     vectors
         float32 of shape (n, dimension); None when no matrix is kept.
+    parents
+        For each row the id of the chunk that it was derived from, or None; None when no row
+        has one.
     """
 
     rows: Rows
@@ -55,6 +60,7 @@ class RowBatch:
     kinds: Sequence[str]
     texts: Sequence[str] | None
     vectors: NDArray[np.float32] | None
+    parents: Sequence[str | None] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,6 +100,8 @@ class IndexView:
         The matrix's state; None when none is kept.
     complete
         Whether the matrix has all rows.
+    questions
+        The hypothetical questions among the rows, and where they lead.
     """
 
     stamp: str
@@ -102,6 +110,7 @@ class IndexView:
     kinds: NDArray[np.uint8]
     exact: ExactSnapshot | None
     complete: bool = True
+    questions: QuestionRows = field(default_factory=QuestionRows.none)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -111,6 +120,25 @@ class IndexView:
         codes = sorted(_KIND_CODES[str(kind)] for kind in kinds)
         chosen = self.kinds == codes[0] if len(codes) == 1 else np.isin(self.kinds, codes)
         return None if chosen.all() else self.rows[chosen]
+
+    def scope(self, kinds: frozenset[ChunkKind], passing: Rows | None = None) -> Scope:
+        """Return what a search of these kinds may find.
+
+        Parameters
+        ----------
+        kinds
+            As in :class:`nbrag.types.SearchPlan`.
+        passing
+            int64 rows of :func:`searched_kinds` that pass a filter, increasing; None without one.
+        """
+        kinds = searched_kinds(kinds)
+        if _QUESTION not in kinds or not len(self.questions):
+            others = kinds - {_QUESTION}
+            return Scope(self.rows_of(others) if passing is None else passing)
+        if passing is None:
+            passing = self.rows_of(kinds)
+        rows, leads = self.questions.leads(self.rows if passing is None else passing)
+        return Scope(None if len(rows) == len(self.rows) else rows, leads)
 
     def ids_of(self, rows: Rows) -> list[str | None]:
         """Return the chunk ids; None for a row that is not there."""
@@ -122,6 +150,13 @@ class IndexView:
             self.ids[place] if found else None
             for place, found in zip(places.tolist(), there.tolist(), strict=True)
         ]
+
+
+def searched_kinds(kinds: frozenset[ChunkKind]) -> frozenset[ChunkKind]:
+    """Return the kinds of rows that a search looks at; with questions it is passages too."""
+    if not kinds or _QUESTION in kinds:
+        return kinds | {ChunkKind.ORIGINAL}
+    return kinds
 
 
 class CollectionIndices:
@@ -158,7 +193,8 @@ class CollectionIndices:
                 None if self.matrix_from is None else ExactIndex(self.dimension)
             )
             self.keyword = self.new_keyword()
-            self._filters: dict[Any, Rows] = {}
+            self._questions = QuestionRows.none()
+            self._scopes: dict[Any, Scope] = {}
             self._found: dict[str, int] = {}
 
     def new_keyword(self) -> KeywordIndex:
@@ -188,6 +224,12 @@ class CollectionIndices:
         with self.lock:
             self.matrix_from, self._exact = None, None
 
+    def hold_all(self) -> None:
+        """Hold all vectors from now on; what is indexed is forgotten, to be read anew with them."""
+        with self.lock:
+            self.matrix_from = 0
+            self.clear()
+
     def hold_from(self, first_row: int) -> None:
         """Hold the vectors of this row and later ones, and let go of those before it.
 
@@ -213,7 +255,7 @@ class CollectionIndices:
         """
         with self.lock:
             self._stamp = None
-            self._filters.clear()
+            self._scopes.clear()
             if len(removed):
                 self._take_out(removed)
             for batch in added:
@@ -223,6 +265,7 @@ class CollectionIndices:
     def _take_out(self, removed: Rows) -> None:
         kept = ~np.isin(self._rows, removed)
         self._rows, self._ids, self._kinds = self._rows[kept], self._ids[kept], self._kinds[kept]
+        self._questions = self._questions.without(removed)
         self.keyword.remove(removed)
         if self._exact is not None:
             self._exact.remove(removed)
@@ -236,6 +279,8 @@ class CollectionIndices:
         self._rows = np.concatenate([self._rows, batch.rows])
         self._ids = np.concatenate([self._ids, ids])
         self._kinds = np.concatenate([self._kinds, np.array(codes, np.uint8)])
+        questions = self._kinds[-len(codes) :] == _KIND_CODES[_QUESTION]
+        self._questions = self._questions.joined(batch.rows, batch.ids, batch.parents, questions)
         if batch.texts is not None:
             self.keyword.add(batch.rows, batch.texts)
         if self._exact is not None and batch.vectors is not None:
@@ -255,7 +300,16 @@ class CollectionIndices:
                 raise Moved
             exact = None if self._exact is None else self._exact.snapshot()
             complete = exact is not None and self.matrix_from == 0
-            return IndexView(stamp, self._rows, self._ids, self._kinds, exact, complete=complete)
+            self._questions = self._questions.settle(self._rows, self._ids)
+            return IndexView(
+                stamp,
+                self._rows,
+                self._ids,
+                self._kinds,
+                exact,
+                complete=complete,
+                questions=self._questions,
+            )
 
     def keyword_query(self, stamp: str, text: str) -> KeywordQuery:
         """Return a question made ready for the keyword leg of one state.
@@ -286,16 +340,16 @@ class CollectionIndices:
         with self.lock:
             return {chunk_id: self._found[chunk_id] for chunk_id in ids if chunk_id in self._found}
 
-    def remembered(self, stamp: str, key: Any) -> Rows | None:
-        """Return rows that were kept under the key for this state, or None."""
+    def remembered(self, stamp: str, key: Any) -> Scope | None:
+        """Return what was kept under the key for this state, or None."""
         with self.lock:
-            return self._filters.get(key) if self._stamp == stamp else None
+            return self._scopes.get(key) if self._stamp == stamp else None
 
-    def remember(self, stamp: str, key: Any, rows: Rows) -> None:
-        """Keep the rows that a filter leaves, until the next change; the oldest go first."""
+    def remember(self, stamp: str, key: Any, scope: Scope) -> None:
+        """Keep what a search may find, until the next change; the oldest go first."""
         with self.lock:
             if self._stamp != stamp:
                 return
-            while len(self._filters) >= 32:
-                del self._filters[next(iter(self._filters))]
-            self._filters[key] = rows
+            while len(self._scopes) >= 32:
+                del self._scopes[next(iter(self._scopes))]
+            self._scopes[key] = scope

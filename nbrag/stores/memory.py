@@ -17,9 +17,10 @@ from nbrag.protocols import StoredDocument
 from nbrag.stores.answers import exact_answers, keyword_answers
 from nbrag.stores.filters import Filter, as_filter
 from nbrag.stores.filters_sql import check_filter
-from nbrag.stores.indices import CollectionIndices, IndexView, RowBatch
+from nbrag.stores.indices import CollectionIndices, IndexView, RowBatch, searched_kinds
 from nbrag.stores.metadata import BUILT_IN_FIELDS, FieldTypes, clean_text, converted, field_type
 from nbrag.stores.plans import LegAnswer, LegRequest, leg_requests, ranked_lists
+from nbrag.stores.questions import Scope
 from nbrag.stores.records import chunk_from_record
 from nbrag.stores.vectors import checked_vectors, require_identity
 from nbrag.types import (
@@ -105,38 +106,36 @@ class MemoryCollection:
         requests = leg_requests(plan)
         with self._lock:
             view = self._indices.view(self._stamp)
-            allowed = self._allowed(view, as_filter(plan.filter), plan.kinds)
+            scope = self._scope(view, as_filter(plan.filter), plan.kinds)
         legs = (
-            asyncio.to_thread(self._leg, view, request, plan.candidates, allowed)
+            asyncio.to_thread(self._leg, view, request, plan.candidates, scope)
             for request in requests
         )
         answers = [answer for found in await asyncio.gather(*legs) for answer in found]
         return ranked_lists(answers, view.ids_of)
 
-    def _allowed(
+    def _scope(
         self, view: IndexView, condition: Filter | None, kinds: frozenset[ChunkKind]
-    ) -> NDArray[np.int64] | None:
-        names = {str(kind) for kind in kinds} or {str(ChunkKind.ORIGINAL)}
+    ) -> Scope:
         if condition is None:
-            return view.rows_of(frozenset(ChunkKind(name) for name in names))
+            return view.scope(kinds)
+        names = {str(kind) for kind in searched_kinds(kinds)}
         check_filter(condition, self._field_types())
         passing = [
             row
             for row, stored in self._rows.items()
             if stored.record["kind"] in names and condition.evaluate(stored.record)
         ]
-        return np.array(sorted(passing), np.int64)
+        return view.scope(kinds, np.array(sorted(passing), np.int64))
 
-    def _leg(
-        self, view: IndexView, request: LegRequest, k: int, allowed: NDArray[np.int64] | None
-    ) -> list[LegAnswer]:
+    def _leg(self, view: IndexView, request: LegRequest, k: int, scope: Scope) -> list[LegAnswer]:
         if request.leg == "keyword":
             queries = [self._indices.keyword.query(text) for text in request.texts]
-            return keyword_answers(request, queries, len(view), k, allowed)
+            return keyword_answers(request, queries, len(view), k, scope)
         if view.exact is None:
             return []
         vectors = request.vectors(self._identity.dimension)
-        return exact_answers(request, view.exact, vectors, k, allowed)
+        return exact_answers(request, view.exact, vectors, k, scope)
 
     async def chunks(
         self, ids: Sequence[str], *, content: str | None = None
@@ -357,6 +356,7 @@ class MemoryCollection:
             np.stack([row.vector for row in stored])
             if stored
             else np.empty((0, self._identity.dimension), np.float32),
+            [row.record["parent_id"] for row in stored],
         )
         self._indices.change(self._stamp, removed=np.array(sorted(gone), np.int64), added=[batch])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,6 +82,9 @@ class LegAnswer:
         Returns the scores, float32, that rows found by others have here.
     explanation
         How it was searched.
+    hits
+        int64 of shape (n,): the rows that were hit, where they led to ``rows``; None when those
+        were hit themselves.
     """
 
     request: LegRequest
@@ -89,6 +93,7 @@ class LegAnswer:
     scores: NDArray[np.float32]
     score_of: Callable[[NDArray[np.int64]], NDArray[np.float32]]
     explanation: str
+    hits: NDArray[np.int64] | None = None
 
 
 def ranked_lists(
@@ -116,7 +121,7 @@ def ranked_lists(
                 request.leg,
                 request.places[place],
                 request.variants[place].weight,
-                _items(ids, answer.rows, answer.scores),
+                _items(ids, answer.rows, answer.scores, _ways(answer, ids_of)),
                 answer.explanation,
                 _items(ids, others, scores),
             )
@@ -124,11 +129,24 @@ def ranked_lists(
     return lists
 
 
+def _ways(
+    answer: LegAnswer, ids_of: Callable[[NDArray[np.int64]], Sequence[str | None]]
+) -> Mapping[int, str | None]:
+    """Return the ids of the rows that led to others, by the row that they led to."""
+    if answer.hits is None:
+        return {}
+    led = answer.hits != answer.rows
+    return dict(zip(answer.rows[led].tolist(), ids_of(answer.hits[led]), strict=True))
+
+
 def _items(
-    ids: Mapping[int, str | None], rows: NDArray[np.int64], scores: NDArray[np.float32]
+    ids: Mapping[int, str | None],
+    rows: NDArray[np.int64],
+    scores: NDArray[np.float32],
+    ways: Mapping[int, str | None] = MappingProxyType({}),
 ) -> tuple[RankedItem, ...]:
     return tuple(
-        RankedItem(chunk_id, score)
+        RankedItem(chunk_id, score, ways.get(row))
         for row, score in zip(rows.tolist(), scores.tolist(), strict=True)
         if (chunk_id := ids[row]) is not None
     )

@@ -148,7 +148,9 @@ class SearchPlan:
     filter
         A :class:`nbrag.stores.filters.Filter` that every row must pass, or None.
     kinds
-        Kinds of rows that may be found; empty means original chunks only.
+        Kinds of rows that may be found; empty means original chunks only. With hypothetical
+        questions original chunks are found too, and a question is never found itself: a hit on
+        it is one on the chunk that it leads to, which must pass the filter as well.
     """
 
     variants: tuple[QueryVariant, ...]
@@ -160,10 +162,21 @@ class SearchPlan:
 
 @dataclass(frozen=True, slots=True)
 class RankedItem:
-    """One row of a ranked list: higher score is better, always."""
+    """One row of a ranked list: higher score is better, always.
+
+    Attributes
+    ----------
+    chunk_id
+        The chunk.
+    score
+        Its score; the best of its own and its questions' where those take part.
+    via
+        Id of the question whose score that is; None when it is the chunk's own.
+    """
 
     chunk_id: str
     score: float
+    via: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +193,7 @@ class RankedList:
         The variant's vote.
     items
         Rows in order, best first, no id twice. Keyword lists hold only rows that share a term
-        with the query.
+        with the query, or one of whose questions does.
     explanation
         How it was searched, e.g. ``exact over 812 rows``.
     others

@@ -37,11 +37,23 @@ _COLUMNS = {
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
-    """What one stage made of a chunk: its rank (from 1) and its score there."""
+    """What one stage made of a chunk: its rank (from 1) and its score there.
+
+    Attributes
+    ----------
+    stage
+        The stage's name.
+    rank, score
+        What it gave the chunk; no score where it only ordered.
+    via
+        For a leg of the search, id of the hypothetical question that was hit; None when it was
+        the chunk itself.
+    """
 
     stage: str
     rank: int
     score: float | None
+    via: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from nbrag.protocols import Collection
+from nbrag.stores.duckdb import DuckDBDatabase, create_collection, open_collection
+from nbrag.stores.memory import MemoryCollection
 from nbrag.types import (
     Chunk,
     ChunkKind,
@@ -21,6 +26,26 @@ from nbrag.types import (
 
 DIMENSION = 16
 IDENTITY = EmbedderIdentity("sample", "1", DIMENSION)
+STORES = ["memory", "duckdb", "duckdb-file", "duckdb-hnsw", "duckdb-small-budget"]
+
+
+@contextmanager
+def opened(store: str, folder: Path) -> Iterator[Collection]:
+    """Open the collection ``docs`` of one of the stores, a new one where there is none yet."""
+    if store == "memory":
+        yield MemoryCollection("docs", IDENTITY)
+        return
+    path = ":memory:" if store == "duckdb" else folder / "store.duckdb"
+    new = path == ":memory:" or not Path(path).exists()
+    with DuckDBDatabase(path) as database:
+        if new:
+            create_collection(database, "docs", IDENTITY)
+        if store == "duckdb-hnsw":
+            yield open_collection(database, "docs", index="hnsw")
+        elif store == "duckdb-small-budget":
+            yield open_collection(database, "docs", memory_budget=6 * DIMENSION * 4)
+        else:
+            yield open_collection(database, "docs")
 
 
 def random_vectors(count: int, seed: int, dimension: int = DIMENSION) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,16 +18,16 @@ from nbrag.errors import (
     StoreError,
 )
 from nbrag.protocols import Collection
-from nbrag.stores.duckdb import DuckDBDatabase, create_collection, open_collection
 from nbrag.stores.filters import Field, as_filter
-from nbrag.stores.memory import MemoryCollection
 from nbrag.types import ChunkKind, QueryVariant, SearchPlan, Span, stable_hash
 
 from .store_samples import (
     DIMENSION,
     IDENTITY,
+    STORES,
     brute_force,
     ids,
+    opened,
     plan,
     question_row,
     random_vectors,
@@ -34,23 +35,12 @@ from .store_samples import (
 )
 
 pytestmark = pytest.mark.filterwarnings("error")
-STORES = ["memory", "duckdb", "duckdb-file", "duckdb-hnsw", "duckdb-small-budget"]
 
 
 @pytest.fixture(params=STORES)
-async def collection(request: pytest.FixtureRequest, tmp_path: Any) -> AsyncIterator[Collection]:
-    if request.param == "memory":
-        yield MemoryCollection("docs", IDENTITY)
-        return
-    path = ":memory:" if request.param == "duckdb" else tmp_path / "store.duckdb"
-    with DuckDBDatabase(path) as database:
-        create_collection(database, "docs", IDENTITY)
-        if request.param == "duckdb-hnsw":
-            yield open_collection(database, "docs", index="hnsw")
-        elif request.param == "duckdb-small-budget":
-            yield open_collection(database, "docs", memory_budget=6 * DIMENSION * 4)
-        else:
-            yield open_collection(database, "docs")
+async def collection(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Collection]:
+    with opened(request.param, tmp_path) as collection:
+        yield collection
 
 
 async def fill(collection: Collection, count: int = 12) -> None:
@@ -241,19 +231,19 @@ async def test_derived_rows_go_with_what_they_are_derived_from(collection: Colle
 
 async def test_only_asked_kinds_are_found(collection: Collection) -> None:
     document, chunks, vectors = sample("a.md", ["tides", "moons"], seed=8)
-    question = question_row(chunks[0], "when are tides high")
+    summary = question_row(chunks[0], "when tides are high", ChunkKind.BRANCH_SUMMARY)
     await collection.writer().write_document(
-        document, [*chunks, question], np.vstack([vectors, -vectors[:1]]), settings_hash="s"
+        document, [*chunks, summary], np.vstack([vectors, -vectors[:1]]), settings_hash="s"
     )
     query = -vectors[0]
     found = await collection.search(plan("tides", query))
     assert ids(found, "keyword") == [chunks[0].id]
     assert set(ids(found, "vector")) == {chunk.id for chunk in chunks}
-    found = await collection.search(plan("tides", query, kinds=[ChunkKind.HYPOTHETICAL_QUERY]))
-    assert ids(found, "keyword") == ids(found, "vector") == [question.id]
+    found = await collection.search(plan("tides", query, kinds=[ChunkKind.BRANCH_SUMMARY]))
+    assert ids(found, "keyword") == ids(found, "vector") == [summary.id]
     filtered = plan("tides", query, where="ordinal == 0", kinds=tuple(ChunkKind))
-    assert set(ids(await collection.search(filtered), "vector")) == {chunks[0].id, question.id}
-    row = (await collection.chunks([question.id]))[question.id]
+    assert set(ids(await collection.search(filtered), "vector")) == {chunks[0].id, summary.id}
+    row = (await collection.chunks([summary.id]))[summary.id]
     assert (row.parent_id, row.span) == (chunks[0].id, None)
 
 

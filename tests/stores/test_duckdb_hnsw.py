@@ -178,3 +178,15 @@ async def test_without_vss(monkeypatch: pytest.MonkeyPatch) -> None:
                 break
             await asyncio.sleep(0.02)
         assert explanation.startswith("exact over 200 rows, The HNSW index needs")
+
+
+async def test_a_matrix_that_was_too_large_is_held_again_when_it_fits() -> None:
+    with DuckDBDatabase() as database:
+        create_collection(database, "docs", IDENTITY)
+        collection = open_collection(database, "docs", memory_budget=15 * DIMENSION * 4)
+        two = entries(0, 2)
+        await collection.writer().write_documents(two, settings_hash="s")
+        await collection.delete_documents([two[0][0].id])
+        query = random_vectors(1, 5)[0]
+        expected = brute_force(vectors_of(two[1:]), query, 10)
+        assert await top(collection, query) == (expected, "exact over 10 rows")

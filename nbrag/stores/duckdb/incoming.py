@@ -31,8 +31,8 @@ class Incoming:
     ----------
     documents, chunks
         Arrow tables; that of the chunks lacks row numbers and metadata.
-    ids, kinds
-        The chunks' ids and kinds.
+    ids, kinds, parents
+        The chunks' ids and kinds, and the ids of what they are derived from.
     records
         Each chunk's metadata under the fields' names.
     types
@@ -47,6 +47,7 @@ class Incoming:
     chunks: pa.Table
     ids: list[str]
     kinds: list[str]
+    parents: list[str | None]
     records: list[dict[str, Any]]
     types: dict[str, str]
     texts: list[str]
@@ -83,6 +84,7 @@ class Incoming:
             self.kinds,
             self.texts,
             self.vectors,
+            self.parents if any(self.parents) else None,
         )
 
 
@@ -125,6 +127,7 @@ def prepare(
     ]
     texts = [clean_text(chunk.embedding_text) for _, chunk in pairs]
     kinds = [chunk.kind.value for _, chunk in pairs]
+    parents = [chunk.parent_id for _, chunk in pairs]
     hashes = [stable_hash(chunk.embedding_text) for _, chunk in pairs]
     spans = [chunk.span for _, chunk in pairs]
     dimension = vectors.shape[1]
@@ -135,7 +138,7 @@ def prepare(
             "document_id": pa.array([document.id for document, _ in pairs], text),
             "ordinal": pa.array([chunk.ordinal for _, chunk in pairs], whole),
             "kind": pa.array(kinds, text),
-            "parent_id": pa.array([chunk.parent_id for _, chunk in pairs], text),
+            "parent_id": pa.array(parents, text),
             "content": pa.array([clean_text(chunk.content) for _, chunk in pairs], text),
             "context": pa.array([clean_text(chunk.context) for _, chunk in pairs], text),
             "heading_path": pa.array(
@@ -158,6 +161,7 @@ def prepare(
         columns,
         ids,
         kinds,
+        parents,
         records,
         types.types,
         texts,

@@ -123,7 +123,7 @@ def _new_rows(
         [last, before],
     ).fetchone()
     order = "" if sorted_already and sorted_already[0] else " ORDER BY row"
-    columns = ["row", "id", "kind"]
+    columns = ["row", "id", "kind", "parent_id"]
     columns += [f"{_TEXT} AS text"] if texts else []
     columns += ["embedding"] if vectors else []
     reader = cursor.execute(
@@ -131,10 +131,12 @@ def _new_rows(
         [last, before],
     ).to_arrow_reader(_BATCH)
     for batch in reader:
+        parents = batch.column("parent_id")
         yield RowBatch(
             batch.column("row").to_numpy(),
             batch.column("id").to_pylist(),
             batch.column("kind").to_pylist(),
             batch.column("text").to_pylist() if texts else None,
             None if dimension is None else matrix_of(batch.column("embedding"), dimension),
+            None if parents.null_count == len(parents) else parents.to_pylist(),
         )

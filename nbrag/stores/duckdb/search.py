@@ -18,8 +18,9 @@ from nbrag.stores.duckdb.rows import stored_similarities
 from nbrag.stores.duckdb.state import CollectionState
 from nbrag.stores.filters import Filter, as_filter
 from nbrag.stores.filters_sql import compile_filter
-from nbrag.stores.indices import IndexView, Moved
+from nbrag.stores.indices import IndexView, Moved, searched_kinds
 from nbrag.stores.plans import LegAnswer, LegRequest, leg_requests, ranked_lists
+from nbrag.stores.questions import Scope, led_answers
 from nbrag.types import ChunkKind, RankedList, SearchPlan
 
 if TYPE_CHECKING:
@@ -81,8 +82,10 @@ def _from_memory(
     state's stamp is read, which needs no transaction.
     """
     indices = state.indices
-    key = None if condition is None else _filter_key(condition, plan.kinds)
-    if indices.stamp is None or (key and indices.remembered(indices.stamp, key) is None):
+    key = _scope_key(condition, plan.kinds)
+    if indices.stamp is None or (
+        condition is not None and indices.remembered(indices.stamp, key) is None
+    ):
         return None
     present = present_state(cursor, state.name, state.uid)
     if present is None or indices.stamp != present[0] or len(indices.rows) != present[2]:
@@ -90,16 +93,13 @@ def _from_memory(
     view = indices.view(present[0])
     if view.exact is None or not view.complete:
         return None
-    if key is None:
-        allowed = view.rows_of(plan.kinds or frozenset((ChunkKind.ORIGINAL,)))
-    else:
-        allowed = indices.remembered(view.stamp, key)
-        if allowed is None:
+    scope = indices.remembered(view.stamp, key)
+    if scope is None:
+        if condition is not None:
             return None
+        scope = _scope(cursor, state, view, None, plan.kinds)
     filtered = condition is not None
-    return _answer(
-        cursor, state, view, requests, k=plan.candidates, allowed=allowed, filtered=filtered
-    )
+    return _answer(cursor, state, view, requests, k=plan.candidates, scope=scope, filtered=filtered)
 
 
 def _search_once(
@@ -112,10 +112,10 @@ def _search_once(
     cursor.begin()
     try:
         view = _current_view(cursor, state)
-        allowed = _allowed_rows(cursor, state, view, condition, plan.kinds)
+        scope = _scope(cursor, state, view, condition, plan.kinds)
         filtered = condition is not None
         return _answer(
-            cursor, state, view, requests, k=plan.candidates, allowed=allowed, filtered=filtered
+            cursor, state, view, requests, k=plan.candidates, scope=scope, filtered=filtered
         )
     finally:
         cursor.rollback()
@@ -128,12 +128,12 @@ def _answer(
     requests: list[LegRequest],
     *,
     k: int,
-    allowed: Rows | None,
+    scope: Scope,
     filtered: bool,
 ) -> list[RankedList]:
     """Run the legs at the same time."""
     words = next((request for request in requests if request.leg == "keyword"), None)
-    waiting = None if words is None else _legs.submit(_keyword_leg, state, view, words, k, allowed)
+    waiting = None if words is None else _legs.submit(_keyword_leg, state, view, words, k, scope)
     found: list[LegAnswer] = []
     try:
         for request in requests:
@@ -144,7 +144,7 @@ def _answer(
                     view,
                     request,
                     k=k,
-                    allowed=allowed,
+                    scope=scope,
                     filtered=filtered,
                 )
     finally:
@@ -160,9 +160,10 @@ def _answer(
     return ranked_lists(found + answered, ids_of)
 
 
-def _filter_key(condition: Filter, kinds: frozenset[ChunkKind]) -> tuple[str, ...]:
-    """Return what the rows that a filter leaves are remembered by."""
-    return (str(condition), *(sorted(str(kind) for kind in kinds) or (str(ChunkKind.ORIGINAL),)))
+def _scope_key(condition: Filter | None, kinds: frozenset[ChunkKind]) -> tuple[str, ...]:
+    """Return what the rows that a search may find are remembered by."""
+    names = sorted(str(kind) for kind in searched_kinds(kinds))
+    return ("" if condition is None else str(condition), *names)
 
 
 def _current_view(cursor: DuckDBPyConnection, state: CollectionState) -> IndexView:
@@ -181,29 +182,30 @@ def _current_view(cursor: DuckDBPyConnection, state: CollectionState) -> IndexVi
     return indices.view(stamp)
 
 
-def _allowed_rows(
+def _scope(
     cursor: DuckDBPyConnection,
     state: CollectionState,
     view: IndexView,
     condition: Filter | None,
     kinds: frozenset[ChunkKind],
-) -> Rows | None:
-    """Return the rows that may be found, increasing; None for all."""
-    if condition is None:
-        return view.rows_of(kinds or frozenset((ChunkKind.ORIGINAL,)))
-    key = _filter_key(condition, kinds)
+) -> Scope:
+    """Return what may be found, and remember it."""
+    key = _scope_key(condition, kinds)
     kept = state.indices.remembered(view.stamp, key)
     if kept is not None:
         return kept
-    sql, parameters = compile_filter(condition, field_types(cursor, state.name))
-    names = ", ".join(literal(name) for name in key[1:])
-    found = cursor.execute(
-        f"SELECT row FROM {table(state.name, 'chunks')} WHERE {sql} AND kind IN ({names})",
-        parameters or None,
-    ).fetchnumpy()["row"]
-    rows = np.sort(np.asarray(found, np.int64))
-    state.indices.remember(view.stamp, key, rows)
-    return rows
+    passing = None
+    if condition is not None:
+        sql, parameters = compile_filter(condition, field_types(cursor, state.name))
+        names = ", ".join(literal(name) for name in key[1:])
+        found = cursor.execute(
+            f"SELECT row FROM {table(state.name, 'chunks')} WHERE {sql} AND kind IN ({names})",
+            parameters or None,
+        ).fetchnumpy()["row"]
+        passing = np.sort(np.asarray(found, np.int64))
+    scope = view.scope(kinds, passing)
+    state.indices.remember(view.stamp, key, scope)
+    return scope
 
 
 def _vector_leg(
@@ -213,38 +215,44 @@ def _vector_leg(
     request: LegRequest,
     *,
     k: int,
-    allowed: Rows | None,
+    scope: Scope,
     filtered: bool,
 ) -> list[LegAnswer]:
     vectors = request.vectors(state.indices.dimension)
     if view.exact is not None and view.complete:
-        return exact_answers(request, view.exact, vectors, k, allowed)
-    if state.approximate is None:
+        return exact_answers(request, view.exact, vectors, k, scope)
+    approximate = state.approximate
+    if approximate is None:
         raise Moved
-    answers, explanation = state.approximate.search(
-        cursor,
-        view,
-        vectors,
-        k,
-        allowed,
-        filtered=filtered,
-        wait=state.settings.mode == "hnsw",
-    )
-    return [
-        LegAnswer(
-            request,
-            number,
-            rows,
-            scores,
-            partial(stored_similarities, cursor, state.name, vectors[number]),
-            explanation,
+
+    def search(depth: int) -> list[LegAnswer]:
+        """Return so many rows of each variant."""
+        answers, explanation = approximate.search(
+            cursor,
+            view,
+            vectors,
+            depth,
+            scope.rows,
+            filtered=filtered,
+            wait=state.settings.mode == "hnsw",
         )
-        for number, (rows, scores) in enumerate(answers)
-    ]
+        return [
+            LegAnswer(
+                request,
+                number,
+                rows,
+                scores,
+                partial(stored_similarities, cursor, state.name, vectors[number]),
+                explanation,
+            )
+            for number, (rows, scores) in enumerate(answers)
+        ]
+
+    return led_answers(search, k, scope.leads)
 
 
 def _keyword_leg(
-    state: CollectionState, view: IndexView, request: LegRequest, k: int, allowed: Rows | None
+    state: CollectionState, view: IndexView, request: LegRequest, k: int, scope: Scope
 ) -> list[LegAnswer]:
     queries = [state.indices.keyword_query(view.stamp, text) for text in request.texts]
-    return keyword_answers(request, queries, len(view), k, allowed)
+    return keyword_answers(request, queries, len(view), k, scope)

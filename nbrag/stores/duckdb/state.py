@@ -81,9 +81,12 @@ class CollectionState:
 
         From then on vectors are searched through :attr:`approximate`.
         """
-        if self.approximate is not None or not self.settings.approximate_for(
-            count, self.indices.dimension
-        ):
+        if self.approximate is not None:
+            return
+        if not self.settings.approximate_for(count, self.indices.dimension):
+            if self.indices.matrix_from is None:
+                # Let go of after a write, and by now so many rows went that it fits again.
+                self.indices.hold_all()
             return
         with self.indices.lock:
             self.indices.hold_nothing()
