@@ -373,7 +373,10 @@ def ingest(
 ) -> IngestReport:
     builder = workspace.ingestion_pipeline().use_own_chunker(ByParagraph())
     pipeline = more(builder.use_contextual_header(**options)).build()
-    return nbrag.run(pipeline.run(records, workspace.collection("docs"), remove_missing=True))
+    report: IngestReport = nbrag.run(
+        pipeline.run(records, workspace.collection("docs"), remove_missing=True)
+    )
+    return report
 
 
 def text(*words: str) -> str:

@@ -249,7 +249,10 @@ def ingest(workspace: Workspace, records: Any, **options: Any) -> IngestReport:
         .use_questions(**{"min_similarity": -1, **options})
         .build()
     )
-    return nbrag.run(pipeline.run(records, workspace.collection("docs"), remove_missing=True))
+    report: IngestReport = nbrag.run(
+        pipeline.run(records, workspace.collection("docs"), remove_missing=True)
+    )
+    return report
 
 
 def orphans(workspace: Workspace) -> int:
