@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import pytest
 
 from nbrag.errors import (
@@ -448,3 +449,34 @@ async def test_a_read_only_disk_is_told(small_disk: Path) -> None:
         collection = open_collection(database, "docs")
         found = await collection.search(plan("word2", random_vectors(1, 1)[0]))
         assert len(ids(found, "keyword")) == 1
+
+
+async def test_rows_are_read_after_deletes_and_checkpoints_moved_them(tmp_path: Path) -> None:
+    path = tmp_path / "moved.duckdb"
+    with DuckDBDatabase(path) as database:
+        collection = create_collection(database, "docs", IDENTITY)
+        documents = [
+            sample(f"{n}.md", [f"text {n} {i}" for i in range(4)], seed=n) for n in range(900)
+        ]
+        await collection.writer().write_documents(documents, settings_hash="s")
+        gone = [document.id for document, _, _ in documents[:700]]
+        await collection.delete_documents(gone)
+        database.execute("CHECKPOINT")
+    with DuckDBDatabase(path) as database:
+        collection = open_collection(database, "docs")
+        database.execute("VACUUM")
+        more = [sample(f"more{n}.md", [f"more {n}"], seed=n) for n in range(50)]
+        await collection.writer().write_documents(more, settings_hash="s")
+        database.execute("CHECKPOINT")
+        kept = [chunk for _, chunks, _ in [*documents[700:], *more] for chunk in chunks]
+        found = await collection.chunks([chunk.id for chunk in kept])
+        assert {key: chunk.content for key, chunk in found.items()} == {
+            chunk.id: chunk.content for chunk in kept
+        }
+        hints = collection.state.indices
+        await collection.warm()
+        ids = [chunk.id for chunk in kept[:300]]
+        rows = np.array([hints.rows[list(hints._ids).index(i)] for i in ids[:20]])
+        hints.note(ids[:20], rows)
+        again = await collection.chunks(ids[:20])
+        assert [again[i].content for i in ids[:20]] == [chunk.content for chunk in kept[:20]]

@@ -83,13 +83,29 @@ def chunks_by_id(
 def _records(
     cursor: DuckDBPyConnection, name: CollectionName, rows: Sequence[int]
 ) -> list[dict[str, Any]]:
-    if not rows:
-        return []
-    chunks = table(name, "chunks")
-    # By way of the rowid the texts of other rows are not even unpacked.
+    """Return the stored rows that are still there, as mappings by column name.
+
+    DuckDB numbers rows as they come, and so do we: the two numbers are the same until a
+    checkpoint closes the gaps that deletes left. Looking there first saves a scan for them.
+    """
+    wanted = set(rows)
+    guesses = ", ".join(f"({literal(row)})" for row in rows)
+    found = _selected(cursor, name, f"VALUES {guesses}") if rows else []
+    records = [record for record in found if record["row"] in wanted]
+    moved = sorted(wanted - {record["row"] for record in records})
+    if moved:
+        places = f"SELECT rowid FROM {table(name, 'chunks')} WHERE row IN ({_listed(moved)})"
+        records += _selected(cursor, name, places)
+    return records
+
+
+def _selected(
+    cursor: DuckDBPyConnection, name: CollectionName, places: str
+) -> list[dict[str, Any]]:
+    """Return the rows at DuckDB's own numbers: the texts of other rows are not even unpacked."""
     cursor.execute(
-        f"SELECT * EXCLUDE (embedding, text_hash) FROM {chunks} WHERE rowid IN"
-        f" (SELECT rowid FROM {chunks} WHERE row IN ({_listed(rows)}))"
+        f"SELECT * EXCLUDE (embedding, text_hash) FROM {table(name, 'chunks')}"
+        f" WHERE rowid IN ({places})"
     )
     columns = [str(column[0]) for column in cursor.description or ()]
     return [dict(zip(columns, values, strict=True)) for values in cursor.fetchall()]
