@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -31,10 +32,14 @@ from nbrag.spec import ModelStageOptions
 from nbrag.stores.filters import Field
 from nbrag.testing import HashEmbedder
 from nbrag.types import (
+    Chunk,
+    ChunkKind,
+    Document,
     Fallback,
     QueryVariant,
     RetrievalQuery,
     RetrievalResults,
+    Span,
     Strategy,
     VariantKind,
 )
@@ -116,6 +121,65 @@ def test_a_narrowed_search_that_finds_too_little_is_widened_visibly(workspace: W
     kept = nbrag.run(pipeline.process(workspace["zoo"], enough, top_k=4))
     assert not kept.warnings
     assert len(kept) == 4
+
+
+@pytest.fixture(scope="module")
+def asked_about(workspace: Workspace) -> tuple[str, str]:
+    """A passage of a collection of its own, and the question row that leads to it."""
+    workspace.ingest("asked", [{"id": f"note-{i}", "text": f"Plain words {i}."} for i in range(6)])
+    chosen = workspace.search("words 3", collection="asked", top_k=1)[0]
+    document = Document("note-3", "Plain words 3.")
+    passage = Chunk(chosen.id, document.id, "Plain words 3.", span=Span(0, 14))
+    question = Chunk(
+        "question-3", document.id, "who painted zebras", kind=ChunkKind.HYPOTHETICAL_QUERY,
+        parent_id=passage.id,
+    )  # fmt: skip
+
+    async def write() -> None:
+        vectors = await workspace.embedder.embed_documents([passage.content, question.content])
+        writer = workspace["asked"].writer()
+        await writer.write_document(
+            document, [passage, question], np.asarray(vectors), settings_hash=""
+        )
+
+    nbrag.run(write())
+    return passage.id, question.id
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "vector", "keyword"])
+def test_a_question_leads_to_its_passage_and_is_no_result(
+    workspace: Workspace, asked_about: tuple[str, str], mode: str
+) -> None:
+    passage, question = asked_about
+    pipeline = workspace.retrieval_pipeline().use_search(mode=mode, candidates=1).build()
+    results = nbrag.run(pipeline.process(workspace["asked"], "who painted zebras", top_k=6))
+    assert results[0].id == passage
+    assert len({chunk.id for chunk in results}) == len(results) == (1 if mode == "keyword" else 6)
+    assert question not in {chunk.id for chunk in results}
+    legs = [entry for entry in results[0].history if entry.stage in {"vector", "keyword"}]
+    assert legs
+    assert all((entry.rank, entry.via) == (1, question) for entry in legs)
+    assert all(entry.via is None for chunk in results[1:] for entry in chunk.history)
+    assert results.trace is not None
+    noted = {record.stage: record.explanation for record in results.trace.stages}
+    for entry in legs:
+        assert noted[entry.stage].endswith("over 7 rows, 1 question among them")
+    assert question not in {row["chunk_id"] for row in results.trace.rows()}
+
+
+def test_questions_can_be_left_out(workspace: Workspace, asked_about: tuple[str, str]) -> None:
+    pipeline = workspace.retrieval_pipeline().use_search(questions=False).build()
+    results = nbrag.run(pipeline.process(workspace["asked"], "who painted zebras", top_k=6))
+    assert len(results) == 6
+    assert asked_about[1] not in {chunk.id for chunk in results}
+    assert {entry.stage for chunk in results for entry in chunk.history} == {
+        "vector", "search", "result",
+    }  # fmt: skip
+    assert all(entry.via is None for chunk in results for entry in chunk.history)
+    assert results.trace is not None
+    assert results.trace.stage("vector").explanation == "exact over 6 rows"
+    alone = workspace.retrieval_pipeline().use_search(mode="keyword", questions=False).build()
+    assert not nbrag.run(alone.process(workspace["asked"], "who painted zebras"))
 
 
 def test_a_stage_that_takes_too_long_is_passed_over(workspace: Workspace) -> None:
