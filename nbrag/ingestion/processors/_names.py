@@ -210,6 +210,13 @@ class NameTable:
         for name in names:
             self.spelling(name)
 
+    def copy(self) -> NameTable:
+        """Return a table that knows the same, and learns on its own."""
+        table = NameTable(version=self._version)
+        table._aliases = self._aliases
+        table._spellings = dict(self._spellings)
+        return table
+
     async def learn_field(self, collection: Collection, field: str) -> None:
         """Take up what a collection holds in a field: its 50,000 most frequent values."""
         if field in await collection.fields():

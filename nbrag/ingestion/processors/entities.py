@@ -124,22 +124,29 @@ class EntityExtractionProcessor(ChunkEnricher):
         listed = "\n".join(f"- {kind}: {_described(kind)}" for kind in kinds)
         self._system = ChatMessage("system", _SYSTEM.format(kinds=listed, most=self.options.most))
         self._schema, self._attributes = _form(kinds)
+        self._known = self._tables()
+
+    def _tables(self) -> dict[str, NameTable]:
         aliases = dict(_pair(pair) for pair in self.options.aliases)
-        self._tables = {
-            kind: NameTable(aliases=aliases, version=kind == _VERSIONS) for kind in kinds
+        return {
+            kind: NameTable(aliases=aliases, version=kind == _VERSIONS)
+            for kind in self.options.kinds
         }
 
     async def prepare(self, collection: Collection) -> None:
-        """Take up the spellings that a collection holds; call it before the first chunk."""
-        for kind, table in self._tables.items():
+        """Take up the spellings that a collection holds, for the runs that follow."""
+        tables = self._tables()
+        for kind, table in tables.items():
             await table.learn_field(collection, _PREFIX + kind)
+        self._known = tables
 
     async def process(self, chunks: AsyncIterator[Chunk]) -> AsyncIterator[Chunk]:
         """Yield the chunks in their order, their names in one spelling each."""
+        tables = {kind: table.copy() for kind, table in self._known.items()}
         stream = cast("AsyncGenerator[Chunk]", super().process(chunks))
         async with aclosing(stream):
             async for chunk in stream:
-                yield self._in_one_spelling(chunk)
+                yield _in_one_spelling(chunk, tables)
 
     async def enrich(self, chunk: Chunk) -> Sequence[Chunk]:
         """Return the chunk with its entities as its text writes them.
@@ -185,13 +192,14 @@ class EntityExtractionProcessor(ChunkEnricher):
             kept.setdefault(name_key(spelling, version=version), spelling)
         return list(kept.values())[: self.options.most]
 
-    def _in_one_spelling(self, chunk: Chunk) -> Chunk:
-        lists: Mapping[str, Any] = {
-            _PREFIX + kind: table.distinct(names)
-            for kind, table in self._tables.items()
-            if isinstance(names := chunk.metadata.get(_PREFIX + kind), list)
-        }
-        return replace(chunk, metadata={**chunk.metadata, **lists}) if lists else chunk
+
+def _in_one_spelling(chunk: Chunk, tables: Mapping[str, NameTable]) -> Chunk:
+    lists: Mapping[str, Any] = {
+        _PREFIX + kind: table.distinct(names)
+        for kind, table in tables.items()
+        if isinstance(names := chunk.metadata.get(_PREFIX + kind), list)
+    }
+    return replace(chunk, metadata={**chunk.metadata, **lists}) if lists else chunk
 
 
 def _described(kind: str) -> str:

@@ -218,6 +218,26 @@ async def test_the_first_spelling_in_order_wins_whichever_answer_is_first() -> N
     assert [names[0] for names in orders[0]] == ["node.js"] * 4
 
 
+async def test_a_run_leaves_no_spellings_to_the_next() -> None:
+    processor = EntityExtractionProcessor(Late(lambda _: 0), EntityOptions(aliases=("WWW=Web",)))
+
+    async def run(text: str) -> list[str]:
+        async def stream() -> AsyncIterator[Chunk]:
+            yield chunk(text)
+
+        [one] = [one async for one in processor.process(stream())]
+        return list(lists(one)["technologies"])
+
+    assert await run("AZURE www") == ["AZURE", "Web"]
+    assert await run("Azure www") == ["Azure", "Web"]
+    memory = MemoryCollection("docs", HashEmbedder().identity)
+    records = [{"id": "a", "text": "x", "entities_technologies": ["aZure"]}]
+    with Workspace(embedder=HashEmbedder()) as workspace:
+        await workspace.ingestion_pipeline().build().run(records, memory)
+    await processor.prepare(memory)
+    assert await run("Azure www") == await run("AZURE www") == ["aZure", "Web"]
+
+
 @pytest.mark.parametrize(
     ("text", "name", "spelling"),
     [
