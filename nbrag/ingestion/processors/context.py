@@ -101,7 +101,8 @@ class ContextualHeader(ChunkEnricher):
     the sentence in its metadata alone. A warning in the log says how often. Let chunks leave room
     by ``chunk max_tokens=...``, about ``max_tokens`` of this stage below the model's limit.
 
-    Put it after stages that ask about chunks, or before: they don't see the sentence.
+    The stage ``questions`` does not show the sentence to its model, so that a changed sentence
+    asks for no new questions; put this stage before it if questions are to carry the field too.
 
     Parameters
     ----------
