@@ -220,6 +220,9 @@ class IngestionChunkProcessor(ABC):
     #: Stage name, for reports and spans.
     name: str = "chunk-processor"
 
+    async def prepare(self, collection: Collection) -> None:  # noqa: B027 - optional hook
+        """Run once before the first chunk, e.g. to see what is stored already."""
+
     @abstractmethod
     def process(self, chunks: AsyncIterator[Chunk]) -> AsyncIterator[Chunk]:
         """Yield the chunks, changed or not, with any derived ones after their parent."""

@@ -109,7 +109,14 @@ class IngestionPipeline:
             _FORMAT,
             json.dumps(stages, sort_keys=True),
             f"{chunker.__module__}.{chunker.__qualname__}",
-            json.dumps(getattr(self.chunker, "settings", None), sort_keys=True, default=str),
+            json.dumps(
+                [
+                    getattr(each, "settings", None)
+                    for each in (self.chunker, *self.document_processors, *self.chunk_processors)
+                ],
+                sort_keys=True,
+                default=str,
+            ),
             *[type(p).__qualname__ for p in (*self.document_processors, *self.chunk_processors)],
             f"{identity.name}@{identity.revision}",
         )
@@ -364,9 +371,7 @@ class _Run:
         self.only_counting = True
         documents: set[str] = set()
         chunks = tokens = 0
-        stream = self._chunk_stream(sources)
-        for processor in self.pipeline.chunk_processors:
-            stream = processor.process(stream)
+        stream = await self._stages(sources)
         async with contextlib.aclosing(_as_generator(stream)) as found:
             async for chunk in found:
                 documents.add(chunk.document_id)
@@ -379,9 +384,7 @@ class _Run:
 
     async def ingest(self, sources: Any) -> None:
         """Take all sources through the stages."""
-        stream = self._chunk_stream(sources)
-        for processor in self.pipeline.chunk_processors:
-            stream = processor.process(stream)
+        stream = await self._stages(sources)
         current: list[Chunk] = []
         async with contextlib.aclosing(_as_generator(stream)) as chunks:
             async for chunk in chunks:
@@ -397,6 +400,14 @@ class _Run:
             self.settle(
                 prepared.index, DocumentOutcome(prepared.document.uri, "failed", reason=reason)
             )
+
+    async def _stages(self, sources: Any) -> AsyncIterator[Chunk]:
+        """Return the chunks as they leave the last stage."""
+        stream = self._chunk_stream(sources)
+        for processor in self.pipeline.chunk_processors:
+            await processor.prepare(self.collection)
+            stream = processor.process(stream)
+        return stream
 
     async def _chunk_stream(self, sources: Any) -> AsyncIterator[Chunk]:
         async for prepared in self._prepare(sources):

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 import nbrag
 from nbrag.errors import ChatUnavailable, ConfigurationError
 from nbrag.ingestion import IngestReport
 from nbrag.ingestion.enriching import ChunkEnricher
-from nbrag.models.chat import Budget
+from nbrag.models.chat import Budget, ask
+from nbrag.protocols import Collection
 from nbrag.testing import HashEmbedder, ScriptedChatClient
 from nbrag.types import ChatMessage, ChatReply, Chunk
 from nbrag.workspace import Workspace
@@ -121,3 +123,61 @@ def test_what_is_no_model_error_is_raised() -> None:
         Echo("gpt")  # type: ignore[arg-type]
     chat = ScriptedChatClient(lambda _: ChatReply(""))
     assert Echo(chat).take_problems() == []
+
+
+class Yes(BaseModel):
+    yes: bool
+
+
+class Asking(ChunkEnricher):
+    """Asks for a structured answer."""
+
+    name = "asking"
+
+    async def enrich(self, chunk: Chunk) -> Sequence[Chunk]:
+        reply = await ask(self.chat, [ChatMessage("user", chunk.content)], Yes)
+        return [replace(chunk, metadata={**chunk.metadata, "yes": reply.yes})]
+
+
+def test_junk_is_not_kept_and_is_asked_about_again(tmp_path: Path) -> None:
+    class Junk(Model):
+        async def complete(self, messages: Sequence[ChatMessage], **options: Any) -> ChatReply:
+            self.asked.append(messages[0].content)
+            junk = self.fails and self.fails in messages[0].content
+            return ChatReply("I'd rather not." if junk else '{"yes": true}')
+
+    model = Junk(fails="number 3")
+    with Workspace(tmp_path / "w.duckdb", embedder=HashEmbedder(), chat=model) as workspace:
+
+        def again() -> IngestReport:
+            model.asked = []
+            pipeline = workspace.ingestion_pipeline().use(Asking(workspace.chat)).build()
+            return nbrag.run(pipeline.run(RECORDS, workspace.collection("docs")))
+
+        assert "1 chunk stored without it" in again().warnings[0]
+        assert len(model.asked) == 9
+        assert "1 chunk stored without it" in again().warnings[0]
+        assert len(model.asked) == 2
+        model.fails = ""
+        assert again().counts == {"changed": 1, "unchanged": 7}
+        assert len(model.asked) == 1
+        assert again().counts == {"unchanged": 8}
+
+
+def test_a_stage_sees_the_collection_first_and_its_settings_count() -> None:
+    class Seeing(Echo):
+        settings = "one"
+        seen = 0
+
+        async def prepare(self, collection: Collection) -> None:
+            self.seen = (await collection.count())[0]
+
+    with Workspace(embedder=HashEmbedder(), chat=Model()) as workspace:
+        stage = Seeing(workspace.chat)
+        pipeline = workspace.ingestion_pipeline().use(stage).build()
+        target = workspace.collection("docs")
+        nbrag.run(pipeline.run(RECORDS, target))
+        assert nbrag.run(pipeline.run(RECORDS, target)).counts == {"unchanged": 8}
+        assert stage.seen == 8
+        stage.settings = "two"
+        assert nbrag.run(pipeline.run(RECORDS, target)).counts == {"changed": 8}

@@ -35,6 +35,13 @@ def test_replies_come_back_as_they_were_also_after_reopening(tmp_path: Path) -> 
             "SELECT messages->0->>'content', options->>'temperature' FROM nbrag.replies"
         )
         assert (asked, options) == (ASKED[0].content, "0")
+        reading.remove("b")
+        assert reading.get("b") is None
+    with DuckDBDatabase(path) as database:
+        store = DuckDBReplyStore(database)
+        store.remove("nothing")
+        store.remove("a")
+        assert store.get("a") is None
 
 
 def test_accounts_are_rows_in_order(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ _TRANSPORT = frozenset(
 class ReplyStore(Protocol):
     """Keeps replies by :func:`request_key`.
 
-    Both methods are called from worker threads, several at a time: an implementation locks what
+    The methods are called from worker threads, several at a time: an implementation locks what
     it has to.
     """
 
@@ -48,6 +48,10 @@ class ReplyStore(Protocol):
         reply: ChatReply,
     ) -> None:
         """Keep a reply; ``messages`` and ``options`` are for whoever reads the store."""
+        ...
+
+    def remove(self, key: str) -> None:
+        """Let go of the reply to a request; when there is none, nothing happens."""
         ...
 
 

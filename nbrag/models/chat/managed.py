@@ -314,6 +314,11 @@ class ManagedChatClient:
         found = await asyncio.to_thread(self.cache.get, self._key(messages, options))
         return None if found is None else replace(found, cost=0.0, cached=True)
 
+    async def forget(self, messages: Sequence[ChatMessage], **options: Any) -> None:
+        """Let go of the answer that is kept for a request, so that it is asked anew."""
+        if self.cache is not None:
+            await asyncio.to_thread(self.cache.remove, self._key(messages, options))
+
     async def _kept(self, key: str, account: _Account) -> ChatReply | None:
         """Return the answer that was kept, which costs nothing."""
         if self.cache is None:

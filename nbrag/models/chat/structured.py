@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from nbrag.errors import ConfigurationError, ReplyInvalid
 from nbrag.models.chat._json_values import FoundValue, scan_json
@@ -25,6 +25,14 @@ _AFTER_WHAT = re.compile(r"</?[\w|]+>$|```json$")
 _LONGEST_REPLY = 4000
 #: Most errors of one reply that are named.
 _MOST_ERRORS = 3
+
+
+@runtime_checkable
+class ForgettingChatClient(Protocol):
+    """A chat client that keeps answers, and can let go of them."""
+
+    async def forget(self, messages: Sequence[ChatMessage], **options: Any) -> None:
+        """Let go of the answer to a request, so that it is asked anew."""
 
 
 async def ask(
@@ -82,7 +90,9 @@ async def ask(
     options.setdefault("response_format", _response_format(schema, form))
     asked = _with_text(messages, _described(form))
     conversation = asked
+    conversations = []
     for attempt in range(tries):
+        conversations.append(conversation)
         words = (await chat.complete(conversation, **options)).text
         try:
             answer = parse_reply(words, schema)
@@ -91,6 +101,10 @@ async def ask(
             if attempt + 1 < tries:
                 conversation = _asked_again(asked, error)
                 continue
+            if isinstance(chat, ForgettingChatClient):
+                # A kept answer that can't be used would be in the way of every later run.
+                for without_answer in conversations:
+                    await chat.forget(without_answer, **options)
             raise ReplyInvalid(
                 f"{chat.model} did not answer in the form asked for: {error.message}",
                 hint=error.hint,

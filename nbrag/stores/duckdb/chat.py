@@ -81,6 +81,15 @@ class DuckDBReplyStore:
 
         self._database.run_sync(write, write=True)
 
+    def remove(self, key: str) -> None:
+        """Let go of the reply to a request; when there is none, nothing happens."""
+        self._unwritten.pop(key, None)
+        if not self._database.read_only:
+            self._database.run_sync(
+                lambda cursor: cursor.execute("DELETE FROM nbrag.replies WHERE key = ?", [key]),
+                write=True,
+            )
+
 
 class DuckDBLedger:
     """The accounts in the workspace's file; implements :class:`nbrag.models.chat.Ledger`.

@@ -23,6 +23,9 @@ class Kept(dict):
     def put(self, key, messages, options, reply):
         self[key] = reply
 
+    def remove(self, key):
+        self.pop(key, None)
+
 
 async def ask(chat: ManagedChatClient, questions: list[str]) -> float:
     started = time.perf_counter()

@@ -47,6 +47,9 @@ class MemoryStore:
     def get(self, key):
         return self.replies.get(key)
 
+    def remove(self, key):
+        self.replies.pop(key, None)
+
     def put(self, key, messages, options, reply):
         self.options.append(dict(options))
         self.replies[key] = reply
@@ -166,6 +169,19 @@ async def test_preparing_is_not_part_of_a_call_s_time():
 
 
 # Cache, ledger
+
+
+async def test_an_answer_that_is_let_go_of_is_asked_for_again(server):
+    cache = MemoryStore()
+    chat = over_http(server, cache=cache)
+    await chat.complete(said("a"), seed=1)
+    await chat.forget(said("a"), seed=2)
+    assert len(cache.replies) == 1
+    assert await chat.kept_reply(said("a"), seed=1) is not None
+    await chat.forget(said("a"), seed=1)
+    assert not cache.replies
+    assert await chat.kept_reply(said("a"), seed=1) is None
+    await over_http(server).forget(said("a"))
 
 
 async def test_the_second_run_takes_no_calls(server):
