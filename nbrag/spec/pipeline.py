@@ -20,6 +20,7 @@ from nbrag.spec.stages import (
     PipelineKind,
     StageDefinition,
     StageOptions,
+    allows_none,
     is_list_option,
     option_choices,
     stage_definition,
@@ -137,7 +138,7 @@ def _from_raw(kind: PipelineKind, raw: RawStage) -> StageSpec:
         info = fields.get(key)
         bare = key not in raw.quoted
         if info is not None and bare and values == ("none",) and "none" not in _literals(info):
-            options[key] = None if _allows_none(info) else (() if is_list_option(info) else "none")
+            options[key] = None if allows_none(info) else (() if is_list_option(info) else "none")
         elif info is not None and is_list_option(info):
             options[key] = values
         elif len(values) > 1:
@@ -153,13 +154,9 @@ def _from_raw(kind: PipelineKind, raw: RawStage) -> StageSpec:
     return make_stage(kind, raw.name, options, line=raw.line)
 
 
-def _allows_none(info: Any) -> bool:
-    return "none" in option_choices(info) or info.default is None
-
-
 def _literals(info: Any) -> tuple[str, ...]:
     """Return the literal choices, without the "none" that stands for no value."""
-    return () if _allows_none(info) else option_choices(info)
+    return () if allows_none(info) else option_choices(info)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ __all__ = [
     "StageDefinition",
     "StageOptions",
     "StageRole",
+    "allows_none",
     "is_list_option",
     "option_choices",
     "option_type_name",
@@ -229,6 +230,11 @@ def _members(annotation: Any) -> Iterator[Any]:
             yield from _members(member)
     else:
         yield annotation
+
+
+def allows_none(field: FieldInfo) -> bool:
+    """Return whether an option may be without a value."""
+    return field.default is None or type(None) in _members(field.annotation)
 
 
 def is_list_option(field: FieldInfo) -> bool:

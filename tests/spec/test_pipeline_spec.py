@@ -13,7 +13,14 @@ from pydantic import Field
 
 import nbrag.spec
 from nbrag.errors import SpecificationError
-from nbrag.spec import PipelineSpec, SpecBuilder, StageDefinition, StageOptions
+from nbrag.spec import (
+    PipelineSpec,
+    SpecBuilder,
+    StageDefinition,
+    StageOptions,
+    register_stage,
+    unregister_stage,
+)
 from nbrag.spec.grammar import format_stage, parse_stages
 
 
@@ -184,3 +191,26 @@ def test_own_object_has_no_text_form() -> None:
 
 def test_quotes_only_where_needed() -> None:
     assert format_stage("toy", {"a": "x", "b": "none", "c": None}) == 'toy  a=x  b="none"  c=none'
+
+
+def test_no_value_is_written_and_read_also_where_the_default_is_one() -> None:
+    class Bounded(StageOptions):
+        window: int | None = Field(default=2, ge=1)
+
+    register_stage(
+        StageDefinition(
+            name="bounded",
+            kind="retrieval",
+            role="result",
+            options=Bounded,
+            build=lambda _options, _context: None,
+            method="use_bounded",
+            summary="For this test.",
+        )
+    )
+    try:
+        spec = PipelineSpec("retrieval", "p").with_stage("bounded", window=None)
+        assert "window=none" in spec.to_cell()
+        assert PipelineSpec.from_cell(spec.to_cell()) == spec
+    finally:
+        unregister_stage("retrieval", "bounded")
