@@ -15,7 +15,7 @@ from nbrag.types import ChatMessage
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
 
-__all__ = ["ask", "parse_reply"]
+__all__ = ["ForgettingChatClient", "ask", "parse_reply"]
 
 Reply = TypeVar("Reply", bound="BaseModel")
 
