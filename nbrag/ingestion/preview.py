@@ -145,6 +145,7 @@ async def preview(
     counting: list[PreviewChatClient] = []
 
     def chat() -> PreviewChatClient:
+        """Return the one client that counts for all stages."""
         if not counting:
             counting.append(PreviewChatClient(context.chat()))
         return counting[0]

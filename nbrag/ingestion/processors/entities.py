@@ -162,6 +162,7 @@ class EntityExtractionProcessor(ChunkEnricher):
         found: dict[str, list[str]] = {}
 
         def check(answer: BaseModel) -> None:
+            """Refuse an answer that can't be used."""
             named = {kind: getattr(answer, self._attributes[kind]) for kind in self.options.kinds}
             for kind, names in named.items():
                 found[_PREFIX + kind] = self._occurring(kind, names, texts)

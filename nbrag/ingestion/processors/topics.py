@@ -200,6 +200,7 @@ class TopicClassificationProcessor(ChunkEnricher):
         topics: list[str] = []
 
         def check(answer: BaseModel) -> None:
+            """Refuse an answer that can't be used."""
             topics[:] = self._labels([answer.primary, *getattr(answer, "secondary", ())])  # type: ignore[attr-defined]
 
         # The context begins with the document's title, without which many chunks fit anywhere.
