@@ -31,6 +31,7 @@ __all__ = [
     "refuse_keys",
     "retry_after",
     "retrying",
+    "without_secrets",
 ]
 
 #: Names of LiteLLM's errors after which the same call may succeed.
@@ -246,13 +247,14 @@ def refuse_keys(options: Mapping[str, Any]) -> None:
 
 def _words(error: Exception) -> str:
     """Return the provider's own words on one line; cleaned first, so that no key is cut in two."""
-    text = _without_secrets(str(getattr(error, "message", None) or error))
+    text = without_secrets(str(getattr(error, "message", None) or error))
     text = " ".join(text.partition("Traceback (most recent call last)")[0].split())
     text = re.sub(r"^litellm\.\w+: ", "", text)
     return text if len(text) <= 400 else f"{text[:400]}..."
 
 
-def _without_secrets(text: str) -> str:
+def without_secrets(text: str) -> str:
+    """Return the text with stars in place of what is, or looks like, a key or a password."""
     for name, value in os.environ.items():
         if len(value) >= 8 and _SECRET_NAME.search(name):
             text = text.replace(value, "***")

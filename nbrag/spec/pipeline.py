@@ -104,10 +104,11 @@ def _explain(
 ) -> SpecificationError:
     """Turn pydantic's first complaint into one line."""
     first = error.errors(include_url=False)[0]
+    said = first["msg"].removeprefix("Value error, ")
     key = str(first["loc"][0]) if first["loc"] else None
     if key is None:
         return SpecificationError(
-            f"stage '{definition.name}': {first['msg']}.", line=line, stage=definition.name
+            f"stage '{definition.name}': {said}.", line=line, stage=definition.name
         )
     info = definition.options.model_fields[key]
     choices = option_choices(info)
@@ -115,7 +116,7 @@ def _explain(
     if first["type"] == "missing":
         text, hint = f"option '{key}' is required", info.description or ""
     else:
-        text = f"option '{key}': {given!r} is not accepted ({first['msg'].lower()})"
+        text = f"option '{key}': {given!r} is not accepted ({said[:1].lower()}{said[1:]})"
         hint = (
             did_you_mean(str(given), choices, what="values")
             if choices

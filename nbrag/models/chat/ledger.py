@@ -96,6 +96,7 @@ def ledger_table(entries: Iterable[LedgerEntry]) -> Rendering:
         "calls of chat models",
         ["stage", "model", "cached", "calls", "failed", "tokens in", "tokens out", "cost"],
         rows,
+        notes=[] if rows else ["no chat model was asked yet"],
     )
 
 

@@ -9,6 +9,7 @@ from nbrag.errors import ConfigurationError, closest
 from nbrag.models.chat.litellm import LiteLLMChatClient
 from nbrag.models.chat.local import LocalChatClient
 from nbrag.models.chat.recording import RecordingChatClient, ReplayChatClient
+from nbrag.models.provider import without_secrets
 from nbrag.protocols import ChatClient
 
 __all__ = ["resolve_chat"]
@@ -59,6 +60,7 @@ def resolve_chat(reference: str | Path | ChatClient) -> ChatClient:
 
 
 def _named(text: str) -> ChatClient:
+    shown = without_secrets(text)
     kind, colon, rest = text.partition(":")
     rest = rest.strip()
     if kind == "local" and (rest or not colon):
@@ -70,16 +72,16 @@ def _named(text: str) -> ChatClient:
     if kind in {"local", "replay", "record"}:
         example = _RECORD if kind == "record" else f"{kind}:/path/to/file"
         raise ConfigurationError(
-            f"the chat model '{text}' is not complete.", hint=f"write '{example}'"
+            f"the chat model '{shown}' is not complete.", hint=f"write '{example}'"
         )
     if text.endswith(".gguf"):
         raise ConfigurationError(
-            f"the chat model '{text}' looks like a file.", hint=f"write 'local:{text}'"
+            f"the chat model '{shown}' looks like a file.", hint=f"write 'local:{shown}'"
         )
     provider, slash, model = text.partition("/")
     if not provider or not slash or not model:
         near = closest(kind, ("local", "replay", "record"))
         guess = f"did you mean '{near}'? A model is named as " if near else "use "
-        what = f"'{text}' names no chat model" if text else "the chat model's name is empty"
+        what = f"'{shown}' names no chat model" if text else "the chat model's name is empty"
         raise ConfigurationError(f"{what}.", hint=f"{guess}{_FORMS}")
     return LiteLLMChatClient(text)

@@ -82,3 +82,10 @@ def test_what_names_no_model_says_how(reference: Any, words: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         resolve_chat(reference)
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["sk-1234567890abcdef", "record:sk-1234567890abcdef"])
+def test_a_key_in_the_wrong_place_is_not_shown(name: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        resolve_chat(name)
+    assert "1234567890" not in str(caught.value)
