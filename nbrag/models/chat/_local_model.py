@@ -136,8 +136,8 @@ def _packaged() -> LocalModel:
                 return LocalModel(file.stem, [file])
             elif file.name == "SHA256SUMS":
                 digest = file.read_text("ascii").split()[0]
-        # Some Pythons list files that are gone, others leave them out.
-        complete &= "-part" not in carrier or len(parts) > before
+        # Files that are gone may be listed or left out; each package besides has to bring a part.
+        complete &= carrier == PACKAGE or len(parts) > before
     present = [parts[part] for part in sorted(parts)]
     complete &= all(part.is_file() for part in present)
     if not present or not digest or not complete:

@@ -273,8 +273,15 @@ def test_parts_that_dont_fit_are_refused(tmp_path: Path, monkeypatch: pytest.Mon
     assert not list((tmp_path / "cache").rglob("*.*"))
 
 
-def test_a_missing_part_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_missing_part_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listed: bool
+) -> None:
     packaged(tmp_path, monkeypatch, "0" * 64)
+    if not listed:
+        # As some versions of importlib.metadata do.
+        record = tmp_path / "site" / "p2-1.0.dist-info" / "RECORD"
+        record.write_text("")
     (tmp_path / "site" / "p2" / "data" / "m.gguf.part01").unlink()
     with pytest.raises(ModelNotFound, match="without its model's files"):
         local_model.find_model(None)
