@@ -30,7 +30,7 @@ def executed(notebooks: Path) -> Any:
 def test_every_promise_is_measured(executed: Any) -> None:
     """How fast it was says nothing at this size; that there is a figure for each line does."""
     records = read_records(executed)
-    assert len(records) == 8
+    assert len(records) == 9
     assert all(value > 0 for value in records.values())
     assert records["peak of memory while ingesting, MB"] < 1024
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -293,25 +292,6 @@ def test_shown_in_the_order_in_which_stages_run(workspace: Workspace) -> None:
     assert "mode=vector" in unnamed._repr_mimebundle_()["text/plain"]
     with pytest.raises(SpecificationError, match="no specification"):
         unnamed.to_dict()
-
-
-def test_ten_idle_stages_cost_little(workspace: Workspace) -> None:
-    stages = [OnResults(lambda results: results, name=f"idle{i}") for i in range(10)]
-
-    def best_of(pipeline: RetrievalPipeline) -> float:
-        async def timed() -> float:
-            times = []
-            for _ in range(40):
-                started = time.perf_counter()
-                await pipeline._process(workspace["docs"], "word3 text", 5, None, None)
-                times.append(time.perf_counter() - started)
-            return min(times)
-
-        return nbrag.run(timed())
-
-    plain = best_of(RetrievalPipeline(lambda: workspace.embedder))
-    idle = best_of(RetrievalPipeline(lambda: workspace.embedder, result_processors=stages))
-    assert (idle - plain) * 1000 < 1.0
 
 
 def test_the_trace_repeats_what_a_stage_says_about_the_whole_set(workspace: Workspace) -> None:
