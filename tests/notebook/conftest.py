@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import warnings
 from collections.abc import Iterator
@@ -52,6 +53,8 @@ def bare_shell() -> Iterator[TestingShell]:
     shell = TestingShell.instance(config=Config({"HistoryManager": {"enabled": False}}))
     yield shell
     TestingShell.clear_instance()
+    # Else each of hundreds of shells collects garbage once more when the tests are through.
+    atexit.unregister(shell.atexit_operations)
     session = session_of(shell)
     if session is not None:
         with warnings.catch_warnings():
