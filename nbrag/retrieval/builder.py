@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Self
 
 from nbrag.errors import SpecificationError
@@ -59,20 +60,28 @@ class RetrievalPipelineBuilder(SpecBuilder):
         """
         return self.stage("rerank", model="llm", keep=max_results, **options)
 
-    def build(self) -> RetrievalPipeline:
-        """Return the pipeline."""
+    def build(self, *, strict: bool | None = None) -> RetrievalPipeline:
+        """Return the pipeline.
+
+        Parameters
+        ----------
+        strict
+            Whether a stage that fails raises :class:`nbrag.errors.StageError` instead of being
+            passed over with a warning; None takes the context's word, which is no.
+        """
+        context = self._context if strict is None else replace(self._context, strict=strict)
         by_role: dict[str, list[Any]] = {"query": [], "search": [], "result": []}
         for stage in self._spec.stages:
             if stage.options is None:
                 by_role[stage.role].append(stage.processor)
             else:
                 definition = stage_definition("retrieval", stage.name)
-                by_role[definition.role].append(definition.build(stage.options, self._context))
+                by_role[definition.role].append(definition.build(stage.options, context))
         return RetrievalPipeline(
-            self._context.embedder,
+            context.embedder,
             search=by_role["search"][-1] if by_role["search"] else None,
             query_processors=by_role["query"],
             result_processors=by_role["result"],
             spec=self._spec,
-            strict=self._context.strict,
+            strict=context.strict,
         )

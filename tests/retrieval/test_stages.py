@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 import nbrag
-from nbrag.errors import QueryError, SpecificationError, StageError
+from nbrag.errors import ChatUnavailable, QueryError, SpecificationError, StageError
 from nbrag.protocols import Collection, RetrievalQueryProcessor, RetrievalResultProcessor
-from nbrag.retrieval import RetrievalPipeline, VectorStoreRetriever
-from nbrag.testing import HashEmbedder
+from nbrag.retrieval import RetrievalPipeline, RetrievalPipelineBuilder, VectorStoreRetriever
+from nbrag.spec import PipelineSpec
+from nbrag.testing import HashEmbedder, ScriptedChatClient
 from nbrag.types import (
     QueryVariant,
     RetrievalChunk,
@@ -307,3 +308,18 @@ def test_the_trace_repeats_what_a_stage_says_about_the_whole_set(workspace: Work
     pipeline = RetrievalPipeline(lambda: workspace.embedder, result_processors=[Saying()])
     results = nbrag.run(pipeline.process(workspace[workspace.collections()[0]], "cat"))
     assert results.trace.stage("saying").explanation == "path Correct, score 5"
+
+
+def test_a_strict_pipeline_is_built_fluently(workspace: Workspace) -> None:
+    chat = ScriptedChatClient(lambda _: ChatUnavailable("no answer."))
+    context = replace(workspace.context, chat=lambda: chat)
+    builder = RetrievalPipelineBuilder(PipelineSpec("retrieval"), context)
+    stages = builder.use_query_expansion().use_llm_reranking()
+    collection = workspace[workspace.collections()[0]]
+    lenient = nbrag.run(stages.build().process(collection, "word3 text"))
+    assert len(lenient.warnings) == 2
+    with pytest.raises(StageError, match="stage 'expand': no answer"):
+        nbrag.run(stages.build(strict=True).process(collection, "word3 text"))
+    only_reranked = builder.use_llm_reranking().build(strict=True)
+    with pytest.raises(StageError, match="stage 'rerank'"):
+        nbrag.run(only_reranked.process(collection, "word3 text"))
