@@ -80,7 +80,7 @@ class ExactSnapshot:
             return [_nothing() for _ in queries]
         if allowed is not None and len(allowed) < _SPARSE * self.size:
             rows, matrix = self.take(allowed)
-            return [top_rows(rows, matrix, matrix @ query, query, k) for query in queries]
+            return [top_rows(rows, matrix, query, k) for query in queries]
         open_places = self._open_places(allowed)
         found: list[Found] = []
         for start in range(0, len(queries), _QUERIES):
@@ -142,7 +142,7 @@ class ExactSnapshot:
         for block in self.blocks:
             stop = start + block.count
             for query, line in zip(queries, scores, strict=True):
-                np.matmul(block.matrix[: block.count], query, out=line[start:stop])
+                _products(block.matrix[: block.count], query, line[start:stop])
             start = stop
         found = []
         for query, line in zip(queries, scores, strict=True):
@@ -269,15 +269,13 @@ def unit_vectors(vectors: Vectors) -> Vectors:
     return unit
 
 
-def top_rows(rows: Rows, matrix: Vectors, scores: Vectors, query: Vectors, k: int) -> Found:
-    """Return the best ``k`` of the rows for one query, scored again, ties by lower row.
+def top_rows(rows: Rows, matrix: Vectors, query: Vectors, k: int) -> Found:
+    """Return the best ``k`` of the rows for one query, ties by lower row.
 
     Parameters
     ----------
     rows, matrix
         int64 of shape (n,) and float32 of shape (n, dimension), each of length 1.
-    scores
-        float32 of shape (n,): the products, as fast arithmetic gave them.
     query
         float32 of shape (dimension,), of length 1.
     k
@@ -285,12 +283,23 @@ def top_rows(rows: Rows, matrix: Vectors, scores: Vectors, query: Vectors, k: in
     """
     if not len(rows):
         return _nothing()
-    places = _near_top(scores, k)
+    places = _near_top(_products(matrix, query, np.empty(len(rows), np.float32)), k)
     return _ordered(rows[places], matrix[places], query, k)
 
 
 def _nothing() -> Found:
     return np.empty(0, np.int64), np.empty(0, np.float32)
+
+
+def _products(matrix: Vectors, query: Vectors, out: Vectors) -> Vectors:
+    """Write the rows' products with the query into ``out``, in this thread alone, and return it.
+
+    One dot product per row: a matrix product would be shared among a linear-algebra library's
+    threads, which wait for each other by spinning. That is slower even on an idle machine, and
+    many times slower as soon as something else uses a core.
+    """
+    np.matmul(matrix[:, None, :], query[:, None], out=out[:, None, None])
+    return out
 
 
 def _near_top(scores: Vectors, k: int) -> NDArray[np.intp]:

@@ -307,7 +307,7 @@ class HnswIndex:
             rows = batch.column("row").to_numpy()
             matrix = batch.column("embedding").flatten().to_numpy().reshape(-1, self.dimension)
             for query, found in zip(queries, best, strict=True):
-                found.append(top_rows(rows, matrix, matrix @ query, query, k))
+                found.append(top_rows(rows, matrix, query, k))
         cursor.close()
         return [merged(found, k)[0] for found in best]
 

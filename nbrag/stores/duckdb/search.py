@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["search", "warm"]
 
 Rows = NDArray[np.int64]
-#: The keyword leg's threads; apart from those that wait for it, so that they can't starve it.
-_legs = ThreadPoolExecutor(max_workers=4, thread_name_prefix="nbrag-keyword")
+#: What runs beside the vector leg; apart from the threads that wait for it, which can't starve it.
+_beside = ThreadPoolExecutor(max_workers=4, thread_name_prefix="nbrag-search")
 #: Tries beside running writes before a search holds the writers up for a moment.
 _TRIES = 3
 
@@ -79,27 +79,38 @@ def _from_memory(
     """Return the answer where the indices alone can give it, None where they can't.
 
     They are current, hold every vector, and know which rows the filter leaves: nothing but the
-    state's stamp is read, which needs no transaction.
+    state's stamp is read, which needs no transaction, and while the legs run. What they find is
+    let go of when the table turns out to be further.
     """
-    indices = state.indices
-    key = _scope_key(condition, plan.kinds)
-    if indices.stamp is None or (
-        condition is not None and indices.remembered(indices.stamp, key) is None
-    ):
+    stamp = state.indices.stamp
+    if stamp is None:
         return None
-    present = present_state(cursor, state.name, state.uid)
-    if present is None or indices.stamp != present[0] or len(indices.rows) != present[2]:
-        return None
-    view = indices.view(present[0])
+    view = state.indices.view(stamp)
     if view.exact is None or not view.complete:
         return None
-    scope = indices.remembered(view.stamp, key)
+    scope = state.indices.remembered(stamp, _scope_key(condition, plan.kinds))
     if scope is None:
         if condition is not None:
             return None
         scope = _scope(cursor, state, view, None, plan.kinds)
     filtered = condition is not None
-    return _answer(cursor, state, view, requests, k=plan.candidates, scope=scope, filtered=filtered)
+    asking = _beside.submit(_is_current, cursor.cursor(), state, view)
+    try:
+        found = _answer(
+            cursor, state, view, requests, k=plan.candidates, scope=scope, filtered=filtered
+        )
+    finally:
+        current = asking.result()
+    return found if current else None
+
+
+def _is_current(cursor: DuckDBPyConnection, state: CollectionState, view: IndexView) -> bool:
+    """Return whether the view shows what the table holds now; closes the cursor."""
+    try:
+        present = present_state(cursor, state.name, state.uid)
+    finally:
+        cursor.close()
+    return present is not None and present[0] == view.stamp and present[2] == len(view)
 
 
 def _search_once(
@@ -133,7 +144,7 @@ def _answer(
 ) -> list[RankedList]:
     """Run the legs at the same time."""
     words = next((request for request in requests if request.leg == "keyword"), None)
-    waiting = None if words is None else _legs.submit(_keyword_leg, state, view, words, k, scope)
+    waiting = None if words is None else _beside.submit(_keyword_leg, state, view, words, k, scope)
     found: list[LegAnswer] = []
     try:
         for request in requests:

@@ -57,7 +57,7 @@ def stream_search(
         rows = batch.column("row").to_numpy()
         matrix = unit_vectors(matrix_of(batch.column("embedding"), queries.shape[1]))
         for query, found in zip(queries, best, strict=True):
-            found.append(top_rows(rows, matrix, matrix @ query, query, k))
+            found.append(top_rows(rows, matrix, query, k))
             if len(found) > 16:
                 found[:] = [merged(found, k)]
     return [merged(found, k) for found in best]
