@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -200,14 +201,17 @@ class StageProblem:
     stage
         Name of the stage.
     document_id
-        The chunk's document.
+        The chunk's document; empty for what belongs to no single one.
     reason
         Why, in one line.
+    what
+        What lacks something; what ``finalize`` could not make is missing itself, ``summary`` say.
     """
 
     stage: str
     document_id: str
     reason: str
+    what: str = "chunk"
 
 
 class IngestionChunkProcessor(ABC):
@@ -219,6 +223,9 @@ class IngestionChunkProcessor(ABC):
 
     #: Stage name, for reports and spans.
     name: str = "chunk-processor"
+    #: Whether chunks depend on the stage. Where they don't, because all of its work is done in
+    #: ``finalize``, other options of it make no document count as changed.
+    changes_chunks: bool = True
 
     async def prepare(self, collection: Collection) -> None:  # noqa: B027 - optional hook
         """Run once before the first chunk, e.g. to see what is stored already."""
@@ -230,12 +237,32 @@ class IngestionChunkProcessor(ABC):
     def take_problems(self) -> list[StageProblem]:
         """Return what went wrong since the last look, before the chunks concerned are written.
 
-        Documents that have problems are taken up again by the next run.
+        Documents that have problems are taken up again by the next run; problems of ``finalize``
+        are told only, because it runs each time.
         """
+        return []
+
+    def take_notes(self) -> list[str]:
+        """Return what the report is to tell about ``finalize``, one line each."""
         return []
 
     async def finalize(self, collection: Collection) -> None:  # noqa: B027 - optional hook
         """Run once after all documents are stored, e.g. for corpus-level summaries."""
+
+    async def preview(  # noqa: B027 - optional hook
+        self, collection: Collection, chunks: Sequence[Chunk], replaced: AbstractSet[str]
+    ) -> None:
+        """Run in place of ``finalize`` where work is only counted, and write nothing.
+
+        Parameters
+        ----------
+        collection
+            What is stored.
+        chunks
+            What the run would write, as it leaves the stages.
+        replaced
+            Ids of the documents whose stored rows would go.
+        """
 
 
 @dataclass(frozen=True, slots=True)

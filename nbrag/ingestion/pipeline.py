@@ -76,6 +76,11 @@ class IngestionPipeline:
     def settings_hash(self) -> str:
         """Hash of all that decides which chunks and vectors a source gives."""
         stages: list[Any] = []
+        processors = [
+            *self.document_processors,
+            *(each for each in self.chunk_processors if each.changes_chunks),
+        ]
+        without = {each.name for each in self.chunk_processors if not each.changes_chunks}
         if self.spec is not None:
             stages += [
                 [
@@ -83,6 +88,7 @@ class IngestionPipeline:
                     s.options.model_dump(mode="json") if s.options else repr(type(s.processor)),
                 ]
                 for s in self.spec.stages
+                if getattr(s.processor, "name", s.name) not in without
             ]
         identity = self.embedder.identity
         chunker = type(self.chunker)
@@ -91,14 +97,11 @@ class IngestionPipeline:
             json.dumps(stages, sort_keys=True),
             f"{chunker.__module__}.{chunker.__qualname__}",
             json.dumps(
-                [
-                    getattr(each, "settings", None)
-                    for each in (self.chunker, *self.document_processors, *self.chunk_processors)
-                ],
+                [getattr(each, "settings", None) for each in (self.chunker, *processors)],
                 sort_keys=True,
                 default=str,
             ),
-            *[type(p).__qualname__ for p in (*self.document_processors, *self.chunk_processors)],
+            *[type(p).__qualname__ for p in processors],
             f"{identity.name}@{identity.revision}",
         )
 
@@ -177,9 +180,10 @@ class IngestionPipeline:
             )
         run = IngestionRun(self, collection, text_column, progress)
         await run.ingest(sources)
-        await run.finalize()
         if remove_missing:
+            # First, so that corpus-level work sees only what stays.
             await run.remove_missing()
+        await run.finalize()
         return run.report()
 
 

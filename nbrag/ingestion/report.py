@@ -92,11 +92,14 @@ class IngestReport(Sequence[DocumentOutcome]):
         One per document, in the order in which the sources gave them; removed ones last.
     warnings
         What concerns the whole run.
+    notes
+        What corpus-level stages did, one line each.
     """
 
     collection: str
     rows: tuple[DocumentOutcome, ...]
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         """Return how many documents there were."""
@@ -145,7 +148,7 @@ class IngestReport(Sequence[DocumentOutcome]):
         attention = [row for row in self.rows if row.outcome == "failed" or row.reason]
         quiet = [row for row in self.rows if not (row.outcome == "failed" or row.reason)]
         hidden = len(quiet) - _SHOWN_ROWS
-        notes = [*self.warnings]
+        notes = [*self.warnings, *self.notes]
         if hidden > 0:
             notes.append(f"{hidden} more documents without remarks are not shown")
         return attention + quiet[:_SHOWN_ROWS], notes

@@ -15,7 +15,7 @@ from nbrag.errors import EmptyDocument, NbragError, SourceNotFound, StageError
 from nbrag.ingestion.preview import PreviewCounts
 from nbrag.ingestion.problems import Problems
 from nbrag.ingestion.report import DocumentOutcome, IngestionProgress, IngestReport
-from nbrag.protocols import Collection, SourceItem
+from nbrag.protocols import Collection, IngestionChunkProcessor, SourceItem
 from nbrag.types import Chunk, Document, stable_hash
 
 if TYPE_CHECKING:
@@ -72,6 +72,8 @@ class IngestionRun:
         self.uris: dict[str, int] = {}
         self.warnings: list[str] = []
         self.incomplete_sources = False
+        self.emptied: set[str] = set()
+        self.notes: list[str] = []
         self.problems = Problems()
         self.only_counting = False
         self.total: int | None = None
@@ -145,6 +147,7 @@ class IngestionRun:
             if stored is None:
                 self._fail(index, item.uri, error)
             else:
+                self.emptied.add(stored.id)
                 if not self.only_counting:
                     # What the source no longer says must not be found any more.
                     await self.collection.delete_documents([stored.id])
@@ -213,6 +216,8 @@ class IngestionRun:
         """Count what there is to do."""
         self.only_counting = True
         documents: set[str] = set()
+        kept: list[Chunk] = []
+        looking = [each for each in self.pipeline.chunk_processors if _looks_ahead(each)]
         chunks = tokens = 0
         stream = await self._stages(sources)
         async with contextlib.aclosing(_as_generator(stream)) as found:
@@ -220,6 +225,10 @@ class IngestionRun:
                 documents.add(chunk.document_id)
                 chunks += 1
                 tokens += chunk.token_count
+                if looking:
+                    kept.append(chunk)
+        for processor in looking:
+            await processor.preview(self.collection, kept, documents | self.emptied)
         outcomes = Counter(str(outcome.outcome) for outcome in self.outcomes.values())
         return PreviewCounts(len(documents), chunks, tokens, dict(outcomes))
 
@@ -299,6 +308,8 @@ class IngestionRun:
         for processor in self.pipeline.chunk_processors:
             self.progress("finalizing", processor.name)
             await processor.finalize(self.collection)
+            self.problems.note_missing(processor.take_problems())
+            self.notes += processor.take_notes()
 
     async def remove_missing(self) -> None:
         """Delete the documents that the sources no longer give."""
@@ -321,7 +332,12 @@ class IngestionRun:
         self.progress("done")
         rows = tuple(self.outcomes[index] for index in sorted(self.outcomes))
         warnings = (*self.warnings, *self.problems.summary())
-        return IngestReport(self.collection.name, rows, warnings)
+        return IngestReport(self.collection.name, rows, warnings, tuple(self.notes))
+
+
+def _looks_ahead(processor: IngestionChunkProcessor) -> bool:
+    """Tell whether a stage has something to count beyond single chunks."""
+    return type(processor).preview is not IngestionChunkProcessor.preview
 
 
 async def _as_generator(stream: AsyncIterator[Chunk]) -> AsyncGenerator[Chunk, None]:
