@@ -16,22 +16,15 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from nbrag.errors import MissingDependency, ModelInvalid, ModelNotFound
+from nbrag.errors import ModelInvalid, ModelNotFound
+from nbrag.models._graph_choice import MAIN_GRAPHS, choose_graph, graph_missing, within
+from nbrag.models._hub import DESCRIPTIONS, files_below, hub_folder
+from nbrag.models.graph_files import check_graph
+from nbrag.models.known import nearest_model
 
 __all__ = ["ModelFiles", "files_from_hub", "files_from_wheels", "find_files"]
 
-#: Where an ONNX graph lies in a folder, in order.
-_MODEL_PLACES = ("model.onnx", "onnx/model.onnx")
-#: The JSON files that describe a model; each may be missing.
-_DESCRIPTIONS = (
-    "config.json",
-    "config_sentence_transformers.json",
-    "modules.json",
-    "sentence_bert_config.json",
-    "tokenizer_config.json",
-    "1_Pooling/config.json",
-)
-_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?")
+_HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w.-]+(@[\w./-]+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +59,7 @@ class ModelFiles:
 
         Computed once per process and file version; about 50 ms for a model of 23 MB.
         """
-        parts = [self.model, *_external_weights(self.model), self.tokenizer]
+        parts = [self.model, *check_graph(self.model), self.tokenizer]
         digest = hashlib.blake2b(digest_size=12)
         for part in parts:
             status = part.stat()
@@ -80,14 +73,12 @@ def _file_hash(path: Path, _modified: int, _size: int) -> bytes:
         return hashlib.file_digest(stream, "blake2b").digest()
 
 
-def _external_weights(model: Path) -> list[Path]:
-    """Return the files in which a graph of more than 2 GB keeps its weights."""
-    candidates = (model.with_name(f"{model.name}{ending}") for ending in ("_data", ".data"))
-    return [candidate for candidate in candidates if candidate.is_file()]
-
-
 def find_files(reference: str | Path, *, file: str | None = None) -> ModelFiles:
     """Find a model's files by folder, by ``.onnx`` file, or by hub name.
+
+    Of several graphs, the one of full precision is taken (``model.onnx``, ``onnx/model.onnx``),
+    and only where there is none a fused, then an 8-bit, then a half-precision one of the usual
+    names; ``file`` takes any other.
 
     Parameters
     ----------
@@ -95,7 +86,8 @@ def find_files(reference: str | Path, *, file: str | None = None) -> ModelFiles:
         A folder in hub layout, an ``.onnx`` file with its ``tokenizer.json`` beside it or one
         folder above, or a hub name ``owner/name``, with ``@revision`` where one is wanted.
     file
-        The graph to take where there are several, e.g. ``onnx/model_int8.onnx``.
+        The graph to take where there are several, from the model's folder on, e.g.
+        ``onnx/model_int8.onnx``.
 
     Raises
     ------
@@ -103,8 +95,10 @@ def find_files(reference: str | Path, *, file: str | None = None) -> ModelFiles:
         When there is nothing there; the message says where it was looked for.
     ModelInvalid
         When the tokenizer is missing or a description can't be read.
+    ConfigurationError
+        When ``file`` is not inside the model's folder.
     MissingDependency
-        For a hub name, when huggingface_hub is not installed.
+        For a hub name that is not cached, when huggingface_hub is not installed.
     """
     text = str(reference)
     path = Path(reference).expanduser()
@@ -112,12 +106,12 @@ def find_files(reference: str | Path, *, file: str | None = None) -> ModelFiles:
         return _files_in_folder(path, name=path.resolve().name, file=file)
     if path.is_file():
         return _files_beside(path)
-    if isinstance(reference, str) and _HUB_NAME.fullmatch(text) and not text.startswith("."):
+    if isinstance(reference, str) and _HUB_NAME.fullmatch(text):
         return files_from_hub(text, file=file)
     raise ModelNotFound(
         f"there is no model at '{text}': it is neither a folder nor an .onnx file, and not a "
         "hub name (owner/name) either.",
-        hint="give a folder that holds model.onnx and tokenizer.json",
+        hint=nearest_model(text),
     )
 
 
@@ -164,60 +158,39 @@ def _wheel_file(distribution: str, path: str) -> Path:
 def files_from_hub(reference: str, *, file: str | None = None) -> ModelFiles:
     """Find a model of the Hugging Face hub: in the local cache, else by downloading it.
 
+    The cache is the hub's own (``HF_HUB_CACHE``, ``HF_HOME``). A model that is there is used as
+    it is, without asking whether there is a newer one; a download that was stopped is gone on
+    with. ``HF_ENDPOINT`` and ``HF_HUB_OFFLINE`` are honoured.
+
     Parameters
     ----------
     reference
         ``owner/name`` or ``owner/name@revision`` (a branch, tag or commit).
     file
-        The graph to take, e.g. ``onnx/model_int8.onnx``; by default ``model.onnx`` or
-        ``onnx/model.onnx``.
+        The graph to take; see :func:`find_files` for the one taken by default.
 
     Raises
     ------
     MissingDependency
-        When huggingface_hub is not installed.
+        When it has to be downloaded and huggingface_hub is not installed.
     ModelNotFound
         When the hub has no such model or can't be reached.
+    ModelInvalid
+        When the model has no tokenizer or its files can't be used.
     """
-    try:
-        from huggingface_hub import snapshot_download
-        from huggingface_hub.errors import LocalEntryNotFoundError
-    except ImportError:
-        raise MissingDependency(f"the hub model '{reference}'", "huggingface_hub", "hub") from None
     name, _, revision = reference.partition("@")
-    graphs = (file,) if file else _MODEL_PLACES
-    wanted = [*graphs, *(f"{graph}_data" for graph in graphs), "tokenizer.json", *_DESCRIPTIONS]
-    options: dict[str, Any] = {"revision": revision or None, "allow_patterns": wanted}
-    try:
-        cached = Path(snapshot_download(name, local_files_only=True, **options))
-        return _files_in_folder(cached, name=name, file=file)
-    except (LocalEntryNotFoundError, ModelNotFound, ModelInvalid):
-        pass  # not, or only in part, in the cache: the download below says what is wrong
-    try:
-        folder = Path(snapshot_download(name, **options))
-    except (OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
-        raise ModelNotFound(
-            f"the hub model '{reference}' is not in the local cache and can't be downloaded: "
-            f"{reason}",
-            hint="check the name and the connection, or give a folder that holds the files",
-        ) from error
-    return _files_in_folder(folder, name=name, file=file)
+    folder, graph = hub_folder(name, revision or "main", file)
+    return _with_descriptions(folder, folder / graph, name)
 
 
 def _files_in_folder(folder: Path, *, name: str, file: str | None) -> ModelFiles:
-    places = [folder / place for place in ((file,) if file else _MODEL_PLACES)]
-    model = next((place for place in places if place.is_file()), None)
-    if model is None:
-        looked_at = ", ".join(str(place) for place in places)
-        others = sorted(str(path.relative_to(folder)) for path in folder.rglob("*.onnx"))
-        hint = (
-            f"name one of its graphs with file=, e.g. file='{others[0]}'"
-            if others
-            else "export the model to ONNX, or give another folder"
-        )
-        raise ModelNotFound(f"no ONNX model found; looked at {looked_at}.", hint=hint)
-    return _with_descriptions(folder, model, name)
+    wanted = None if file is None else within(file)
+    there = files_below(folder)
+    graph = choose_graph(there, wanted)
+    if graph is None:
+        looked_at = ", ".join(str(folder / place) for place in MAIN_GRAPHS)
+        raise graph_missing(f"the folder {folder}", there, wanted, looked_at=looked_at)
+    return _with_descriptions(folder, folder / graph, name)
 
 
 def _files_beside(model: Path) -> ModelFiles:
@@ -235,7 +208,7 @@ def _with_descriptions(folder: Path, model: Path, name: str) -> ModelFiles:
             f"the model in {folder} has no tokenizer: {tokenizer} is missing.",
             hint="copy tokenizer.json from where the model comes from into that folder",
         )
-    found = {place: _read_json(folder / place) for place in _DESCRIPTIONS}
+    found = {place: _read_json(folder / place) for place in DESCRIPTIONS}
     return ModelFiles(
         name, model, tokenizer, {place: value for place, value in found.items() if value}
     )

@@ -9,18 +9,22 @@ share well. A session may be called from several threads at once.
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nbrag.errors import ConfigurationError, ModelInvalid, ModelNotFound, did_you_mean
+from nbrag.errors import ConfigurationError, ModelInvalid, did_you_mean
+from nbrag.models.graph_files import check_graph
 
-__all__ = ["DEFAULT_PROVIDERS", "open_session", "run_session", "usable_cpus"]
+__all__ = ["DEFAULT_PROVIDERS", "is_loaded", "open_session", "run_session", "usable_cpus"]
 
 DEFAULT_PROVIDERS = ("CPUExecutionProvider",)
 #: More workers than this gain little and take memory for each batch in flight.
 _MOST_WORKERS = 8
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/cpu.max")
+#: Sessions that somebody holds, with their file; one that is let go of leaves by itself.
+_open: weakref.WeakKeyDictionary[Any, Path] = weakref.WeakKeyDictionary()
 
 
 def usable_cpus() -> int:
@@ -62,14 +66,14 @@ def open_session(
     ModelNotFound
         When the file is not there.
     ModelInvalid
-        When it is not an ONNX graph, is truncated, or needs what this runtime doesn't have.
+        When it is not an ONNX graph, is truncated, or needs what this runtime doesn't have, such
+        as operators from a library of their own: those are code, and never loaded.
     ConfigurationError
         When an execution provider is not available.
     """
     import onnxruntime
 
-    if not path.is_file():
-        raise ModelNotFound(f"the model file {path} is missing.")
+    check_graph(path)
     available = onnxruntime.get_available_providers()
     for provider in providers:
         if provider not in available:
@@ -82,22 +86,22 @@ def open_session(
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
     try:
-        return onnxruntime.InferenceSession(str(path), options, providers=list(providers))
+        session = onnxruntime.InferenceSession(str(path), options, providers=list(providers))
     except Exception as error:  # the runtime's errors share no base class
+        reason = _first_line(error)
+        hint = "get the file again; it may be truncated or not an ONNX graph"
+        if "not a registered function/op" in reason or "No Op registered" in reason:
+            hint = "take another graph of this model: libraries of operators are never loaded"
         raise ModelInvalid(
-            f"{path} can't be opened as an ONNX model: {_reason(path, error)}",
-            hint="get the file again; it may be truncated or not an ONNX graph",
+            f"{path} can't be opened as an ONNX model: {reason}", hint=hint
         ) from error
+    _open[session] = path.resolve()
+    return session
 
 
-def _reason(path: Path, error: Exception) -> str:
-    with path.open("rb") as stream:
-        start = stream.read(64)
-    if not start:
-        return "the file is empty."
-    if start.startswith(b"version https://git-lfs"):
-        return "it is a Git LFS pointer, not the file itself (git lfs pull brings it)."
-    return _first_line(error)
+def is_loaded(path: Path) -> bool:
+    """Return whether a graph is open in this process."""
+    return path.resolve() in set(_open.values())
 
 
 def _first_line(error: Exception) -> str:

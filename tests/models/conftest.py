@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, external_data_helper, helper, numpy_helper
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghijklmnopqrstuvwxyz0123456789"]
@@ -28,8 +28,13 @@ def write_encoder(
     pooled: bool = False,
     integer: int = TensorProto.INT64,
     scale: float = 1.0,
+    weights: str | None = None,
+    location: str | None = None,
 ) -> None:
-    """Write a graph that looks each token up; ``pooled`` averages over all tokens."""
+    """Write a graph that looks each token up; ``pooled`` averages over all tokens.
+
+    ``weights`` names a file of their own; ``location`` is what the graph says about where it is.
+    """
     nodes = [helper.make_node("Gather", ["table", "input_ids"], ["tokens"])]
     shape: list[str | int] = ["batch", "sequence", DIMENSION]
     if pooled:
@@ -37,7 +42,7 @@ def write_encoder(
         shape = ["batch", DIMENSION]
     else:
         nodes.append(helper.make_node("Identity", ["tokens"], [output]))
-    weights = [
+    constants = [
         numpy_helper.from_array(table() * np.float32(scale), "table"),
         numpy_helper.from_array(np.array([1], dtype=np.int64), "axes"),
     ]
@@ -46,11 +51,22 @@ def write_encoder(
         "tiny",
         [helper.make_tensor_value_info(name, integer, ["batch", "sequence"]) for name in inputs],
         [helper.make_tensor_value_info(output, TensorProto.FLOAT, shape)],
-        weights,
+        constants,
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
     path.parent.mkdir(parents=True, exist_ok=True)
+    if weights is not None:
+        external_data_helper.convert_model_to_external_data(
+            model, location=weights, size_threshold=0
+        )
     onnx.save(model, path)
+    if location is not None:
+        bent = onnx.load(path, load_external_data=False)
+        for tensor in bent.graph.initializer:
+            for entry in tensor.external_data:
+                if entry.key == "location":
+                    entry.value = location
+        path.write_bytes(bent.SerializeToString())
 
 
 def write_tokenizer(path: Path) -> None:

@@ -1,15 +1,12 @@
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from nbrag.errors import MissingDependency, ModelInvalid, ModelNotFound
+from nbrag.errors import ConfigurationError, MissingDependency, ModelInvalid, ModelNotFound
 from nbrag.models.files import files_from_hub, files_from_wheels, find_files
 
 
@@ -58,15 +55,24 @@ def test_nothing_there(reference):
         find_files(reference)
 
 
-def test_the_fingerprint_follows_the_content(folder, tmp_path):
+def test_the_fingerprint_follows_the_content(folder, tmp_path, tiny):
     first = find_files(folder).fingerprint()
     copy = tmp_path / "copy"
     shutil.copytree(folder, copy)
     assert find_files(copy).fingerprint() == first
     with (copy / "onnx" / "model.onnx").open("ab") as stream:
-        stream.write(b"x")
+        stream.write(b"\x32\x01x")  # a documentation string
     assert find_files(copy).fingerprint() != first
-    (folder / "onnx" / "model.onnx_data").write_bytes(b"weights")
+
+
+def test_the_fingerprint_follows_weights_in_a_file_of_their_own(folder, tiny):
+    graph = folder / "onnx" / "model.onnx"
+    tiny.write_encoder(graph, weights="model.onnx_data")
+    first = find_files(folder).fingerprint()
+    weights = graph.with_name("model.onnx_data")
+    content = bytearray(weights.read_bytes())
+    content[0] ^= 1
+    weights.write_bytes(content)
     assert find_files(folder).fingerprint() != first
 
 
@@ -95,90 +101,83 @@ def test_a_hub_name_needs_the_extra(monkeypatch):
     assert caught.value.hint == "pip install 'nbrag[hub]'"
 
 
-def cached(folder, home, *, revision="main", commit="0" * 40):
-    """Lay a model out as the hub's own cache does."""
-    root = home / "hub" / "models--owner--name"
-    shutil.copytree(folder, root / "snapshots" / commit)
-    (root / "refs").mkdir(exist_ok=True)
-    (root / "refs" / revision).write_text(commit, "ascii")
-    return root / "snapshots" / commit
-
-
-HUB = """
-import sys
-from nbrag.errors import NbragError
-from nbrag.models.files import find_files
-try:
-    print(find_files(sys.argv[1]).model)
-except NbragError as error:
-    print(f"{type(error).__name__}: {error}")
-"""
-
-
-def ask_hub(reference, home, endpoint):
-    """Look a hub name up in a process of its own, because the hub's addresses are read once."""
-    settings = {"HF_HOME": str(home), "HF_ENDPOINT": endpoint, "HF_HUB_OFFLINE": "0"}
-    command = [sys.executable, "-c", HUB, reference]
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=True, env=os.environ | settings, timeout=60
-    )
-    return done.stdout.strip()
-
-
-@pytest.fixture
-def endpoint():
-    """A loopback hub that knows no model, and counts who asks."""
-    pytest.importorskip("huggingface_hub")
-    asked = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def log_message(self, *arguments):
-            pass
-
-        def do_GET(self):
-            asked.append(self.path)
-            self.send_response(404)
-            self.send_header("X-Error-Code", "RepoNotFound")
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        do_HEAD = do_GET  # noqa: N815 - named by the server
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}", asked
-    server.shutdown()
-    server.server_close()
-
-
-def test_a_cached_hub_model_asks_nobody(folder, tmp_path, endpoint):
-    url, asked = endpoint
-    home = tmp_path / "home"
-    snapshot = cached(folder, home)
-    assert ask_hub("owner/name", home, url) == str(snapshot / "onnx" / "model.onnx")
-    pinned = cached(folder, home, revision="v2", commit="1" * 40)
-    assert ask_hub("owner/name@v2", home, url) == str(pinned / "onnx" / "model.onnx")
-    assert ask_hub("owner/name@" + "1" * 40, home, url) == str(pinned / "onnx" / "model.onnx")
-    assert asked == []
-
-
-def test_an_unknown_hub_model_is_one_line(tmp_path, endpoint):
-    url, asked = endpoint
-    answer = ask_hub("owner/name", tmp_path / "home", url)
-    assert answer.startswith("ModelNotFound: the hub model 'owner/name' is not in the local cache")
-    assert "Hint:" in answer
-    assert "\n" not in answer
-    assert asked
-
-
-def test_no_connection_is_one_line(tmp_path):
-    pytest.importorskip("huggingface_hub")
-    answer = ask_hub("owner/name", tmp_path / "home", "http://127.0.0.1:9")
-    assert answer.startswith("ModelNotFound: the hub model 'owner/name' is not in the local cache")
-    assert "\n" not in answer
-
-
 def test_the_hub_name_may_come_from_python_too(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(MissingDependency):
         files_from_hub("owner/name")
+
+
+@pytest.mark.parametrize(
+    ("there", "taken"),
+    [
+        (["onnx/model.onnx", "onnx/model_int8.onnx", "onnx/model_O4.onnx"], "onnx/model.onnx"),
+        (["model.onnx", "onnx/model_quantized.onnx"], "model.onnx"),
+        (["onnx/model_quantized.onnx", "onnx/model_fp16.onnx"], "onnx/model_quantized.onnx"),
+        (["onnx/model_fp16.onnx", "onnx/model_O4.onnx", "onnx/model_q4.onnx"], None),
+        (["model_optimized.onnx"], "model_optimized.onnx"),
+        (["onnx/model_O2.onnx", "onnx/model_int8.onnx"], "onnx/model_O2.onnx"),
+    ],
+)
+def test_full_precision_is_taken_before_any_other_variant(folder, there, taken):
+    graph = folder / "onnx" / "model.onnx"
+    content = graph.read_bytes()
+    graph.unlink()
+    for name in there:
+        (folder / name).write_bytes(content)
+    found = find_files(folder).model.relative_to(folder).as_posix()
+    assert found == (taken or "onnx/model_fp16.onnx")
+    for name in there:
+        assert find_files(folder, file=name).model == folder / name
+
+
+def test_an_8_bit_variant_for_these_processors_only(folder, monkeypatch):
+    graph = folder / "onnx" / "model.onnx"
+    for name in ("model_qint8_arm64.onnx", "model_quint8_avx2.onnx"):
+        shutil.copy(graph, graph.with_name(name))
+    graph.unlink()
+    for machine, name in {"x86_64": "model_quint8_avx2", "arm64": "model_qint8_arm64"}.items():
+        monkeypatch.setattr("platform.machine", lambda machine=machine: machine)
+        assert find_files(folder).model.stem == name
+
+
+@pytest.mark.parametrize("file", ["../other/model.onnx", "/etc/model.onnx", "C:\\model.onnx", ""])
+def test_a_graph_outside_the_folder_is_refused(folder, file):
+    with pytest.raises(ConfigurationError, match="not inside the model's folder"):
+        find_files(folder, file=file)
+
+
+def test_a_graph_that_is_not_there_gives_the_nearest(folder):
+    with pytest.raises(ModelNotFound, match="no file onnx/modl") as caught:
+        find_files(folder, file="onnx/modl.onnx")
+    assert caught.value.hint == "did you mean 'onnx/model.onnx'?"
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (["pytorch_model.bin"], "may hold code and are never loaded"),
+        (["model.safetensors", "pytorch_model.bin"], r"another format \(model\.safetensors\)"),
+    ],
+)
+def test_weights_of_training_frameworks_are_not_loaded(folder, weights, message):
+    shutil.rmtree(folder / "onnx")
+    for name in weights:
+        (folder / name).write_bytes(b"\x80\x04.")
+    with pytest.raises(ModelNotFound, match=message) as caught:
+        find_files(folder)
+    assert "optimum-cli export onnx --model" in caught.value.hint
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("minilmm", "minilm"),
+        ("bge-small-en-v1.5", "BAAI/bge-small-en-v1.5"),
+        ("ms-marco-MiniLM-L6", "cross-encoder/ms-marco-MiniLM-L6-v2"),
+    ],
+)
+def test_a_wrong_name_gives_the_nearest(name, near):
+    with pytest.raises(ModelNotFound) as caught:
+        find_files(name)
+    assert caught.value.hint == f"did you mean '{near}'?"
