@@ -7,7 +7,7 @@ processor base classes, which carry the shared behaviour of a stage.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nbrag.types import (
+        Answer,
+        AnswerEvent,
         ChatMessage,
         ChatReply,
         Chunk,
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
         RetrievalResults,
         SearchPlan,
         Span,
+        TreeLink,
     )
 
 __all__ = [
@@ -37,6 +40,7 @@ __all__ = [
     "Embedder",
     "IngestionChunkProcessor",
     "IngestionDocumentProcessor",
+    "Orchestrator",
     "Reader",
     "Reranker",
     "RetrievalQueryProcessor",
@@ -307,6 +311,17 @@ class WriteSession(Protocol):
         """Replace several documents, all in one transaction; vectors are one row per chunk."""
         ...
 
+    async def write_tree(
+        self, summaries: Sequence[Chunk], vectors: NDArray[np.float32], links: Sequence[TreeLink]
+    ) -> None:
+        """Replace the whole summary tree, in one transaction; nothing at all removes it.
+
+        Rows that are the same as before stay as they are. A link's parent may be a summary whose
+        row is missing. Of a document's own summary ``document_id`` is the document's, of any
+        other it is empty.
+        """
+        ...
+
 
 @runtime_checkable
 class Collection(Protocol):
@@ -349,6 +364,25 @@ class Collection(Protocol):
 
     async def documents(self) -> dict[str, StoredDocument]:
         """Return all stored documents by URI."""
+        ...
+
+    async def original_ids(self, *, where: Any = None) -> list[str]:
+        """Return the ids of the original chunks that pass a filter, in document order.
+
+        Ordered by the documents' URIs and the places in them.
+        """
+        ...
+
+    async def summary_ids(self, *, where: Any = None) -> list[str]:
+        """Return the ids of the summaries whose own rows pass a filter."""
+        ...
+
+    async def tree(self) -> list[TreeLink]:
+        """Return the links of the summary tree, as they were written; none without a tree.
+
+        A summary may be missing: it went with a passage beneath it that was changed or deleted,
+        and stays missing until the tree is built anew. Its links are still there.
+        """
         ...
 
     async def delete_documents(self, document_ids: Sequence[str]) -> int:
@@ -420,4 +454,32 @@ class Retriever(Protocol):
         self, query: str | RetrievalQuery, *, top_k: int = 5, where: Any = None
     ) -> RetrievalResults:
         """Return at most ``top_k`` chunks, best first, that pass the filter ``where``."""
+        ...
+
+
+@runtime_checkable
+class Orchestrator(Protocol):
+    """Answers questions from what a retriever finds."""
+
+    async def answer(
+        self,
+        question: str,
+        *,
+        top_k: int | None = None,
+        where: Any = None,
+        history: Sequence[Turn] = (),
+        on_event: Callable[[AnswerEvent], None] | None = None,
+    ) -> Answer:
+        """Return the answer; ``on_event`` is told what happens meanwhile."""
+        ...
+
+    def stream(
+        self,
+        question: str,
+        *,
+        top_k: int | None = None,
+        where: Any = None,
+        history: Sequence[Turn] = (),
+    ) -> AsyncIterator[AnswerEvent]:
+        """Yield what happens, the whole answer last."""
         ...

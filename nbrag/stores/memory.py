@@ -21,7 +21,15 @@ from nbrag.stores.indices import CollectionIndices, IndexView, RowBatch, searche
 from nbrag.stores.metadata import BUILT_IN_FIELDS, FieldTypes, clean_text, converted, field_type
 from nbrag.stores.plans import LegAnswer, LegRequest, leg_requests, ranked_lists
 from nbrag.stores.questions import Scope
-from nbrag.stores.records import chunk_from_record
+from nbrag.stores.records import chunk_from_record, record_from_chunk
+from nbrag.stores.trees import (
+    SUMMARY_KINDS,
+    alike_documents,
+    checked_links,
+    owners,
+    standing,
+    without_lost,
+)
 from nbrag.stores.vectors import checked_vectors, require_identity
 from nbrag.types import (
     Chunk,
@@ -32,6 +40,7 @@ from nbrag.types import (
     RetrievalChunk,
     SearchPlan,
     Span,
+    TreeLink,
     stable_hash,
 )
 
@@ -78,6 +87,7 @@ class MemoryCollection:
         self._documents: dict[str, tuple[Document, str]] = {}
         self._staged: dict[str, NDArray[np.float32]] = {}
         self._types = FieldTypes()
+        self._links: list[TreeLink] = []
         self._indices = CollectionIndices(identity.dimension, language)
         self._indices.change(self._stamp, removed=np.empty(0, np.int64), added=[])
 
@@ -196,7 +206,8 @@ class MemoryCollection:
         with self._lock:
             counts = dict.fromkeys(self._documents, 0)
             for stored in self._rows.values():
-                counts[stored.record["document_id"]] += 1
+                if stored.record["document_id"] in counts:
+                    counts[stored.record["document_id"]] += 1
             listed = sorted(self._documents.items(), key=lambda pair: pair[1][0].uri)
             return {
                 document.uri: StoredDocument(
@@ -222,10 +233,37 @@ class MemoryCollection:
             counts: Counter[Any] = Counter()
             for stored in self._rows.values():
                 value = stored.record.get(field)
-                if value is not None:
+                if value is not None and stored.record["document_id"]:
                     counts.update(value if kind.endswith("[]") else [value])
         order = sorted(counts, key=lambda value: (-counts[value], value))
         return order[:limit]
+
+    async def original_ids(self, *, where: Any = None) -> list[str]:
+        """Return the ids of the original chunks that pass a filter; see the DuckDB collection."""
+        found = self._passing(frozenset((ChunkKind.ORIGINAL,)), where)
+        found.sort(key=lambda record: (record["source"], record["ordinal"]))
+        return [record["id"] for record in found]
+
+    async def summary_ids(self, *, where: Any = None) -> list[str]:
+        """Return the ids of the summaries whose own rows pass a filter."""
+        return [record["id"] for record in self._passing(SUMMARY_KINDS, where)]
+
+    async def tree(self) -> list[TreeLink]:
+        """Return the links of the summary tree; see the DuckDB collection's method."""
+        with self._lock:
+            return list(self._links)
+
+    def _passing(self, kinds: frozenset[ChunkKind], where: Any) -> list[dict[str, Any]]:
+        condition = as_filter(where)
+        with self._lock:
+            if condition is not None:
+                check_filter(condition, self._field_types())
+            return [
+                stored.record
+                for stored in self._rows.values()
+                if stored.record["kind"] in kinds
+                and (condition is None or condition.evaluate(stored.record))
+            ]
 
     def _field_types(self) -> dict[str, str]:
         return {**BUILT_IN_FIELDS, **dict(sorted(self._types.types.items()))}
@@ -273,9 +311,10 @@ class MemoryCollection:
             for _, chunks, vectors in entries
         ]
         with self._lock:
-            gone = self._hanging_on({document.id for document, _, _ in entries})
+            replaced = {document.id for document, _, _ in entries}
+            gone, _ = self._hanging_on(replaced, entries)
             self._refuse_taken_ids([chunk.id for _, chunks, _ in entries for chunk in chunks], gone)
-            self._forget(gone)
+            self._remove(replaced, entries)
             first = self._next_row
             for (document, chunks, _), vectors in zip(entries, checked, strict=True):
                 self._documents[document.id] = (document, settings_hash)
@@ -291,27 +330,59 @@ class MemoryCollection:
             if chunk_id in self._row_of and self._row_of[chunk_id] not in gone:
                 raise StoreError(f"Another document of '{self._name}' has a chunk {chunk_id}.")
 
+    async def write_tree(
+        self, summaries: Sequence[Chunk], vectors: NDArray[np.float32], links: Sequence[TreeLink]
+    ) -> None:
+        """Replace the whole summary tree; see the DuckDB session's method."""
+        array = checked_vectors(
+            vectors, len(summaries), self._identity.dimension, collection=self._name
+        ).copy()
+        with self._lock:
+            stored = {
+                s.record["id"]: row
+                for row, s in self._rows.items()
+                if s.record["kind"] in SUMMARY_KINDS
+            }
+            passages = self._row_of.keys() - stored.keys()
+            kept, lost = standing(checked_links(summaries, links, passages), passages)
+            pairs = [
+                (chunk, vector)
+                for chunk, vector in zip(summaries, array, strict=True)
+                if chunk.id not in lost
+            ]
+            standing_for = owners(
+                [chunk for chunk, _ in pairs],
+                kept,
+                {key: document for key, (document, _) in self._documents.items()},
+            )
+            records = [
+                self._record(document, chunk, chunk.document_id)
+                for document, (chunk, _) in zip(standing_for, pairs, strict=True)
+            ]
+            self._widen()
+            same = {
+                record["id"]
+                for record in records
+                if record["id"] in stored
+                and self._rows[stored[record["id"]]].record == self._fitting(record)
+            }
+            gone = {row for chunk_id, row in stored.items() if chunk_id not in same}
+            first, self._links = self._next_row, kept
+            for row in gone:
+                del self._row_of[self._rows.pop(row).record["id"]]
+            for record, (chunk, vector) in zip(records, pairs, strict=True):
+                if chunk.id not in same:
+                    self._add(self._fitting(record), chunk, vector)
+            self._advance(gone, list(range(first, self._next_row)))
+
     def _store(self, document: Document, chunk: Chunk, vector: NDArray[np.float32]) -> None:
+        self._add(self._record(document, chunk, document.id), chunk, vector)
+
+    def _record(self, document: Document, chunk: Chunk, document_id: str) -> dict[str, Any]:
         [metadata] = self._types.learn_document(document.metadata, [chunk.metadata])
-        span = chunk.span
-        record = {
-            "id": chunk.id,
-            "document_id": document.id,
-            "ordinal": chunk.ordinal,
-            "kind": str(chunk.kind),
-            "parent_id": chunk.parent_id,
-            "content": clean_text(chunk.content),
-            "context": clean_text(chunk.context),
-            "heading_path": [clean_text(part) for part in chunk.heading_path],
-            "start_offset": None if span is None else span.start,
-            "end_offset": None if span is None else span.end,
-            "page": None if span is None else span.page,
-            "token_count": chunk.token_count,
-            "source": clean_text(document.uri),
-            "title": clean_text(document.title) or None,
-            "media_type": document.media_type or None,
-            **metadata,
-        }
+        return {**record_from_chunk(document, chunk, document_id), **metadata}
+
+    def _add(self, record: dict[str, Any], chunk: Chunk, vector: NDArray[np.float32]) -> None:
         text_hash = stable_hash(chunk.embedding_text)
         self._staged.pop(text_hash, None)
         text = clean_text(chunk.embedding_text)
@@ -322,14 +393,58 @@ class MemoryCollection:
     def _widen(self) -> None:
         """Bring all values to their fields' types, which may have grown."""
         for stored in self._rows.values():
-            for name, kind in self._types.types.items():
-                if name in stored.record:
-                    stored.record[name] = converted(stored.record[name], kind)
+            stored.record.update(self._fitting(stored.record))
 
-    def _hanging_on(self, document_ids: set[str]) -> set[int]:
-        """Return the rows of the documents, and those derived from them."""
+    def _fitting(self, record: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a record with its values of their fields' types."""
+        types = self._types.types
+        return {
+            name: converted(value, types[name]) if name in types else value
+            for name, value in record.items()
+        }
+
+    def _lost(self, document_ids: set[str], incoming: Sequence[Entry]) -> set[str]:
+        """Return the ids of passages that go with documents and don't come back as they were."""
+        back = {
+            chunk.id: clean_text(chunk.content) for _, chunks, _ in incoming for chunk in chunks
+        }
+        return {
+            s.record["id"]
+            for s in self._rows.values()
+            if s.record["document_id"] in document_ids
+            and s.record["kind"] not in SUMMARY_KINDS
+            and back.get(s.record["id"]) != s.record["content"]
+        }
+
+    def _remove(self, document_ids: set[str], incoming: Sequence[Entry] = ()) -> set[int]:
+        """Take out the documents' rows and those derived from them; return which these are.
+
+        Summaries above passages that come back as they were are not among them.
+        """
+        gone, links = self._hanging_on(document_ids, incoming)
+        for row in gone:
+            del self._row_of[self._rows.pop(row).record["id"]]
+        self._links = links
+        return gone
+
+    def _hanging_on(
+        self, document_ids: set[str], incoming: Sequence[Entry]
+    ) -> tuple[set[int], list[TreeLink]]:
         known = document_ids & self._documents.keys()
-        gone = {row for row, s in self._rows.items() if s.record["document_id"] in known}
+        links, above = without_lost(self._links, self._lost(known, incoming))
+        alike = {
+            document.id
+            for document, _, _ in incoming
+            if document.id in known and alike_documents(document, self._documents[document.id][0])
+        }
+        kept = {link.parent for link in self._links} - above
+        gone = {self._row_of[chunk_id] for chunk_id in above if chunk_id in self._row_of}
+        gone |= {
+            row
+            for row, s in self._rows.items()
+            if s.record["document_id"] in known
+            and not (s.record["document_id"] in alike and s.record["id"] in kept)
+        }
         ids = {self._rows[row].record["id"] for row in gone}
         while ids:
             found = {
@@ -339,11 +454,7 @@ class MemoryCollection:
             }
             gone |= found
             ids = {self._rows[row].record["id"] for row in found}
-        return gone
-
-    def _forget(self, rows: set[int]) -> None:
-        for row in rows:
-            del self._row_of[self._rows.pop(row).record["id"]]
+        return gone, links
 
     def _advance(self, gone: set[int], added: list[int]) -> None:
         self._generation += 1
@@ -364,8 +475,7 @@ class MemoryCollection:
         """Delete documents with all that hangs on them; return how many there were."""
         with self._lock:
             known = set(document_ids) & self._documents.keys()
-            gone = self._hanging_on(known)
-            self._forget(gone)
+            gone = self._remove(known)
             for document_id in known:
                 del self._documents[document_id]
             if known:

@@ -17,6 +17,7 @@ __all__ = [
     "clean_text",
     "converted",
     "field_type",
+    "plain_value",
 ]
 
 #: What every chunk can be filtered by, with types as in :mod:`nbrag.stores.filters_sql`.
@@ -91,7 +92,7 @@ class FieldTypes:
     def _learn(self, record: Mapping[str, Any]) -> dict[str, Any]:
         kept: dict[str, Any] = {}
         for key, raw in record.items():
-            value = _plain(raw)
+            value = plain_value(raw)
             if value is None:
                 continue
             name = self._names.get(key) or self._named(key)
@@ -127,14 +128,14 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def _plain(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
     """Return the value as text, number, truth value or list of texts; None for nothing."""
     if isinstance(value, str):
         return clean_text(value)
     if value is None or isinstance(value, bool):
         return value
     if hasattr(value, "item") and hasattr(value, "dtype") and getattr(value, "ndim", 1) == 0:
-        return _plain(value.item())
+        return plain_value(value.item())
     if isinstance(value, int):
         return value if -_INT64 <= value < _INT64 else str(value)
     if isinstance(value, float):
@@ -144,9 +145,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return clean_text(json.dumps(value, ensure_ascii=False, default=str, sort_keys=True))
     if isinstance(value, set | frozenset):
-        return sorted(clean_text(_text(_plain(part))) for part in value if part is not None)
+        return sorted(clean_text(_text(plain_value(part))) for part in value if part is not None)
     if isinstance(value, Iterable):
-        return [clean_text(_text(_plain(part))) for part in value if part is not None]
+        return [clean_text(_text(plain_value(part))) for part in value if part is not None]
     return clean_text(str(value))
 
 

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from nbrag.errors import ConfigurationError, did_you_mean
-from nbrag.types import RetrievalChunk, Span
+from nbrag.stores.metadata import clean_text
+from nbrag.types import Chunk, Document, RetrievalChunk, Span
 
-__all__ = ["chunk_from_record"]
+__all__ = ["chunk_from_record", "record_from_chunk"]
 
 #: Parts of a row that have a place of their own in a chunk, or are nobody's business.
 _APART = frozenset(
@@ -57,3 +58,35 @@ def chunk_from_record(record: Mapping[str, Any], content: str | None) -> Retriev
     return RetrievalChunk(
         record["id"], record["document_id"], text, 0.0, shown, record.get("parent_id"), span
     )
+
+
+def record_from_chunk(document: Document, chunk: Chunk, document_id: str) -> dict[str, Any]:
+    """Return a chunk's stored row by column name, without metadata fields.
+
+    Parameters
+    ----------
+    document
+        The document that it is shown with.
+    chunk
+        The chunk.
+    document_id
+        The document that it belongs to.
+    """
+    span = chunk.span
+    return {
+        "id": chunk.id,
+        "document_id": document_id,
+        "ordinal": chunk.ordinal,
+        "kind": str(chunk.kind),
+        "parent_id": chunk.parent_id,
+        "content": clean_text(chunk.content),
+        "context": clean_text(chunk.context),
+        "heading_path": [clean_text(part) for part in chunk.heading_path],
+        "start_offset": None if span is None else span.start,
+        "end_offset": None if span is None else span.end,
+        "page": None if span is None else span.page,
+        "token_count": chunk.token_count,
+        "source": clean_text(document.uri),
+        "title": clean_text(document.title) or None,
+        "media_type": document.media_type or None,
+    }

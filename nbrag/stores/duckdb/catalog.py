@@ -141,7 +141,7 @@ def new_tag() -> str:
 def remove_entry(cursor: DuckDBPyConnection, name: str) -> CollectionEntry:
     """Delete a collection with all that is in it; within the caller's transaction."""
     entry = entry_of(cursor, name)
-    for part in ("chunks", "documents", "staged_vectors"):
+    for part in ("chunks", "documents", "staged_vectors", "tree"):
         cursor.execute(f"DROP TABLE IF EXISTS {table(entry.name, part)}")
     left = cursor.execute(
         "SELECT count(*) FROM duckdb_tables() WHERE schema_name = ?"

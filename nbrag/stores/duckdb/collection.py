@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nbrag.errors import ConfigurationError
-from nbrag.stores.duckdb import catalog, rows
+from nbrag.stores.duckdb import catalog, rows, tree
 from nbrag.stores.duckdb.database import DuckDBDatabase
 from nbrag.stores.duckdb.identifiers import CollectionName, check_collection_name, table
+from nbrag.stores.duckdb.loading import present_state
 from nbrag.stores.duckdb.search import search, warm
 from nbrag.stores.duckdb.state import CollectionState, IndexSettings, state_of
 from nbrag.stores.duckdb.writer import DuckDBWriteSession, delete_documents
+from nbrag.stores.filters import as_filter
 from nbrag.stores.metadata import field_type
 from nbrag.stores.vectors import require_identity
-from nbrag.types import EmbedderIdentity, RankedList, RetrievalChunk, SearchPlan, Span
+from nbrag.types import EmbedderIdentity, RankedList, RetrievalChunk, SearchPlan, Span, TreeLink
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -33,6 +35,7 @@ __all__ = [
 ]
 
 IndexMode = Literal["auto", "exact", "hnsw"]
+_Item = TypeVar("_Item")
 _MODES = ("auto", "exact", "hnsw")
 
 
@@ -200,6 +203,59 @@ class DuckDBCollection:
             """Return the values."""
             kind = field_type(field, catalog.field_types(cursor, self.name))
             return rows.field_values(cursor, self.name, field, kind, limit)
+
+        return await self.database.run(found)
+
+    async def original_ids(self, *, where: Any = None) -> list[str]:
+        """Return the ids of the original chunks that pass a filter, in document order.
+
+        Raises
+        ------
+        FilterError
+            When the filter doesn't fit the collection's fields.
+        """
+        return await self._remembered("originals", where, tree.original_ids)
+
+    async def summary_ids(self, *, where: Any = None) -> list[str]:
+        """Return the ids of the summaries whose own rows pass a filter.
+
+        Raises
+        ------
+        FilterError
+            When the filter doesn't fit the collection's fields.
+        """
+        return await self._remembered("summaries", where, tree.summary_ids)
+
+    async def tree(self) -> list[TreeLink]:
+        """Return the links of the summary tree, in the order in which they were written.
+
+        None in a collection without a tree. The links of summaries whose rows are missing, until
+        the tree is built anew, are among them.
+        """
+        return await self._remembered("links", None, tree.read_links)
+
+    async def _remembered(
+        self,
+        what: str,
+        where: Any,
+        read: Callable[[DuckDBPyConnection, CollectionName, Any], list[_Item]],
+    ) -> list[_Item]:
+        """Return a list; without a filter it is kept in memory until something is written."""
+
+        def found(cursor: DuckDBPyConnection) -> list[_Item]:
+            """Read it in one transaction with the stamp of what it belongs to."""
+            if as_filter(where) is not None:
+                return read(cursor, self.name, where)
+            cursor.begin()
+            try:
+                present = present_state(cursor, self.name, self._entry.uid)
+                stamp = "" if present is None else present[0]
+                kept = self._state.lists.get(what)
+                if kept is None or kept[0] != stamp:
+                    kept = self._state.lists[what] = (stamp, read(cursor, self.name, None))
+                return list(kept[1])
+            finally:
+                cursor.rollback()
 
         return await self.database.run(found)
 

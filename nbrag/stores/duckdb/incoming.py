@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from nbrag.errors import StoreError
 from nbrag.stores.indices import RowBatch
-from nbrag.stores.metadata import FieldTypes, clean_text, converted
+from nbrag.stores.metadata import FieldTypes, clean_text, converted, plain_value
 from nbrag.types import Chunk, Document, stable_hash
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Incoming", "prepare"]
+__all__ = ["Incoming", "prepare", "prepare_summaries"]
 
 Entry = tuple[Document, Sequence[Chunk], NDArray[np.float32]]
 
@@ -112,8 +112,6 @@ def prepare(
     StoreError
         When two chunks have one id.
     """
-    import pyarrow as pa
-
     pairs = [(document, chunk) for document, chunks, _ in entries for chunk in chunks]
     ids = [chunk.id for _, chunk in pairs]
     if len(set(ids)) < len(ids):
@@ -125,6 +123,48 @@ def prepare(
         for document, chunks, _ in entries
         for record in types.learn_document(document.metadata, [chunk.metadata for chunk in chunks])
     ]
+    owners = [document.id for document, _ in pairs]
+    incoming = _incoming(pairs, owners, vectors, _documents(entries, settings_hash))
+    return replace(incoming, records=records, types=types.types)
+
+
+def prepare_summaries(
+    summaries: Sequence[tuple[Document, Chunk]],
+    vectors: NDArray[np.float32],
+    known: Mapping[str, str],
+) -> Incoming:
+    """Return the rows of a summary tree in columns, without documents.
+
+    Parameters
+    ----------
+    summaries
+        Each with the document that it is shown with; the chunk says which one it is stored for.
+    vectors
+        float32 of shape (n, dimension).
+    known
+        The collection's metadata fields so far.
+    """
+    types = FieldTypes(known)
+    records = [
+        record
+        for document, chunk in summaries
+        for record in types.learn_document(document.metadata, [chunk.metadata])
+    ]
+    owners = [chunk.document_id for _, chunk in summaries]
+    incoming = _incoming(summaries, owners, vectors, _documents([], ""))
+    return replace(incoming, records=records, types=types.types)
+
+
+def _incoming(
+    pairs: Sequence[tuple[Document, Chunk]],
+    owners: list[str],
+    vectors: NDArray[np.float32],
+    documents: pa.Table,
+) -> Incoming:
+    """Return rows in columns, their metadata left open."""
+    import pyarrow as pa
+
+    ids = [chunk.id for _, chunk in pairs]
     texts = [clean_text(chunk.embedding_text) for _, chunk in pairs]
     kinds = [chunk.kind.value for _, chunk in pairs]
     parents = [chunk.parent_id for _, chunk in pairs]
@@ -135,7 +175,7 @@ def prepare(
     columns = pa.table(
         {
             "id": pa.array(ids, text),
-            "document_id": pa.array([document.id for document, _ in pairs], text),
+            "document_id": pa.array(owners, text),
             "ordinal": pa.array([chunk.ordinal for _, chunk in pairs], whole),
             "kind": pa.array(kinds, text),
             "parent_id": pa.array(parents, text),
@@ -157,13 +197,13 @@ def prepare(
         }
     )
     return Incoming(
-        _documents(entries, settings_hash),
+        documents,
         columns,
         ids,
         kinds,
         parents,
-        records,
-        types.types,
+        [],
+        {},
         texts,
         vectors,
     )
@@ -182,7 +222,7 @@ def _documents(entries: Sequence[Entry], settings_hash: str) -> pa.Table:
         "source_hash": [document.source_hash for document in documents],
         "settings_hash": [settings_hash] * len(documents),
         "metadata": [
-            clean_text(json.dumps(dict(document.metadata), ensure_ascii=False, default=str))
+            clean_text(json.dumps(dict(document.metadata), ensure_ascii=False, default=plain_value))
             for document in documents
         ],
     }

@@ -259,8 +259,10 @@ def field_values(
     """
     column = quote(field)
     value = f"unnest({column})" if kind.endswith("[]") else column
+    # Summaries of several documents have no place of their own that a filter could look for.
     found = cursor.execute(
-        f"SELECT value FROM (SELECT {value} AS value FROM {table(name, 'chunks')})"
+        f"SELECT value FROM (SELECT {value} AS value FROM {table(name, 'chunks')}"
+        " WHERE document_id <> '')"
         f" WHERE value IS NOT NULL GROUP BY value ORDER BY count(*) DESC, value LIMIT {int(limit)}"
     ).fetchall()
     return [value for (value,) in found]

@@ -10,7 +10,14 @@ from nbrag.stores.duckdb.identifiers import CollectionName, quote, table
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-__all__ = ["CHUNK_COLUMNS", "FORMAT_VERSION", "create_tables", "prepare_file"]
+__all__ = [
+    "CHUNK_COLUMNS",
+    "FORMAT_VERSION",
+    "TREE_COLUMNS",
+    "create_tables",
+    "create_tree",
+    "prepare_file",
+]
 
 #: Raised when an older nbrag could no longer read the file.
 FORMAT_VERSION = 1
@@ -35,6 +42,9 @@ CHUNK_COLUMNS: dict[str, str] = {
     "title": "VARCHAR",
     "media_type": "VARCHAR",
 }
+
+#: Columns of the summary tree's links.
+TREE_COLUMNS: dict[str, str] = {"parent": "VARCHAR", "child": "VARCHAR", "level": "BIGINT"}
 
 _META = """
 CREATE SCHEMA IF NOT EXISTS nbrag;
@@ -99,6 +109,16 @@ def prepare_file(cursor: DuckDBPyConnection, path: str, *, read_only: bool) -> N
         )
     if not read_only:
         cursor.execute(_META)
+        listed = cursor.execute("SELECT name, current_database() FROM nbrag.collections")
+        for name, catalog in listed.fetchall():
+            # Files of before there were summary trees have no table for one.
+            create_tree(cursor, CollectionName(name, catalog))
+
+
+def create_tree(cursor: DuckDBPyConnection, collection: CollectionName) -> None:
+    """Create the table of the summary tree's links where it is missing."""
+    columns = ", ".join(f"{name} {kind} NOT NULL" for name, kind in TREE_COLUMNS.items())
+    cursor.execute(f"CREATE TABLE IF NOT EXISTS {table(collection, 'tree')} ({columns})")
 
 
 def create_tables(cursor: DuckDBPyConnection, collection: CollectionName, dimension: int) -> None:
@@ -122,3 +142,4 @@ def create_tables(cursor: DuckDBPyConnection, collection: CollectionName, dimens
         f"CREATE TABLE {table(collection, 'staged_vectors')} (text_hash VARCHAR NOT NULL,"
         f" embedding FLOAT[{dimension}] NOT NULL)"
     )
+    create_tree(cursor, collection)

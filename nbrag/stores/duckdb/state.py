@@ -9,7 +9,7 @@ import shutil
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from nbrag.stores.duckdb.approximate import ApproximateSearch
 from nbrag.stores.duckdb.catalog import CollectionEntry
@@ -72,6 +72,8 @@ class CollectionState:
         self.settings = settings
         self.indices = CollectionIndices(entry.identity.dimension, entry.language)
         self.approximate: ApproximateSearch | None = None
+        #: Lists of ids and links that were read, each with the stamp of its state.
+        self.lists: dict[str, tuple[str, list[Any]]] = {}
         self._saved_stamp: str | None = None
         self._tried = False
         self._pending: Future[None] | None = None

@@ -16,12 +16,21 @@ from nbrag.stores.duckdb.catalog import (
     new_tag,
     stamp_of,
 )
-from nbrag.stores.duckdb.identifiers import CollectionName, quote, table
-from nbrag.stores.duckdb.incoming import Entry, Incoming, prepare
+from nbrag.stores.duckdb.identifiers import CollectionName, literal, quote, table
+from nbrag.stores.duckdb.incoming import Entry, Incoming, prepare, prepare_summaries
 from nbrag.stores.duckdb.rows import vectors_by_hash
+from nbrag.stores.duckdb.tree import (
+    SUMMARIES,
+    has_tree,
+    require_tree,
+    stored_owners,
+    take_out_above,
+    write_links,
+)
 from nbrag.stores.indices import Change
+from nbrag.stores.trees import checked_links, owners, standing
 from nbrag.stores.vectors import checked_vectors
-from nbrag.types import Chunk, Document
+from nbrag.types import Chunk, Document, TreeLink
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -138,6 +147,36 @@ class DuckDBWriteSession:
         if documents:
             await self._write(list(documents), settings_hash)
 
+    async def write_tree(
+        self, summaries: Sequence[Chunk], vectors: NDArray[np.float32], links: Sequence[TreeLink]
+    ) -> None:
+        """Replace the whole summary tree, in one transaction; nothing at all removes it.
+
+        Rows that are the same as before stay as they are. Passages that were deleted meanwhile
+        take the summaries above them along, as if they were deleted after the write.
+
+        Parameters
+        ----------
+        summaries
+            Rows of the kinds of summaries. Of a document's own summary ``document_id`` is the
+            document's, of any other it is empty.
+        vectors
+            float32 of shape (len(summaries), dimension), finite and not zero.
+        links
+            All of the tree's; a parent may be a summary whose row is missing.
+
+        Raises
+        ------
+        StoreError
+            When these are no tree, or a vector can't be stored; nothing is changed then.
+        """
+        array = checked_vectors(vectors, len(summaries), self._dimension, collection=self._name)
+        await self._database.run(
+            lambda cursor: _replace_tree(cursor, self._name, list(summaries), array, links),
+            write=True,
+            after=self._collection.state.follow,
+        )
+
     async def _write(self, documents: Sequence[Entry], settings_hash: str) -> None:
         entries = list({entry[0].id: entry for entry in documents}.values())
         parts = [
@@ -177,10 +216,12 @@ def _replace(
     incoming = prepare(entries, vectors, known, settings_hash)
     # Columns first: DuckDB changes a table's shape before it takes rows in one transaction.
     _fit_columns(cursor, name, known, incoming.types)
-    removed, _ = _remove(cursor, name, [document.id for document, _, _ in entries])
     cursor.register("nbrag_documents", incoming.documents)
     cursor.register("nbrag_chunks", incoming.table(entry.next_row))
     try:
+        removed, _ = _remove(
+            cursor, name, [document.id for document, _, _ in entries], replaced=True
+        )
         _refuse_taken_ids(cursor, name)
         cursor.execute(
             f"INSERT INTO {table(name, 'documents')} BY NAME SELECT * FROM nbrag_documents"
@@ -247,33 +288,152 @@ def _fit_columns(
 
 
 def _remove(
-    cursor: DuckDBPyConnection, name: CollectionName, document_ids: Sequence[str]
+    cursor: DuckDBPyConnection,
+    name: CollectionName,
+    document_ids: Sequence[str],
+    *,
+    replaced: bool = False,
 ) -> tuple[NDArray[np.int64], int]:
-    """Delete documents, their chunks, and rows derived from those; return rows and documents."""
+    """Delete documents, their chunks, and rows derived from those; return rows and documents.
+
+    When they are ``replaced``, by what is registered as incoming, the summaries above chunks that
+    come back as they were are not touched.
+    """
     import pyarrow as pa
 
-    cursor.register("nbrag_gone", pa.table({"id": pa.array(list(document_ids), pa.string())}))
-    gone = cursor.execute(
-        f"DELETE FROM {table(name, 'documents')} WHERE id IN (SELECT id FROM nbrag_gone)"
-        " RETURNING id"
+    def register(ids: Sequence[str]) -> None:
+        cursor.register("nbrag_gone", pa.table({"id": pa.array(ids, pa.string())}))
+
+    chunks, within = table(name, "chunks"), "IN (SELECT id FROM nbrag_gone)"
+    register(document_ids)
+    alike = _alike(cursor, name) if replaced else []
+    deleted = cursor.execute(
+        f"DELETE FROM {table(name, 'documents')} WHERE id {within} RETURNING id"
     ).fetchall()
-    rows: list[int] = []
-    if gone:
-        condition = "document_id IN (SELECT id FROM nbrag_gone)"
-        while True:
-            found = cursor.execute(
-                f"DELETE FROM {table(name, 'chunks')} WHERE {condition} RETURNING row, id"
-            ).fetchall()
-            cursor.unregister("nbrag_gone")
-            if not found:
-                break
-            rows += [row for row, _ in found]
-            parents = pa.table({"id": pa.array([chunk_id for _, chunk_id in found], pa.string())})
-            cursor.register("nbrag_gone", parents)
-            condition = "parent_id IN (SELECT id FROM nbrag_gone)"
-    else:
-        cursor.unregister("nbrag_gone")
-    return np.array(sorted(rows), np.int64), len(gone)
+    register([document_id for (document_id,) in deleted])
+    found: list[tuple[int, str]] = []
+    condition = f"document_id {within}"
+    if deleted and has_tree(cursor, name):
+        found = _remove_summaries(cursor, name, replaced=replaced)
+        if alike:
+            kept = _kept_summaries(cursor, name, alike)
+            condition += f" AND id NOT IN ({', '.join(map(literal, kept))})" if kept else ""
+    rows = [row for row, _ in found]
+    while deleted:
+        fresh = cursor.execute(
+            f"DELETE FROM {chunks} WHERE {condition} RETURNING row, id"
+        ).fetchall()
+        found += fresh
+        if not found:
+            break
+        rows += [row for row, _ in fresh]
+        register([chunk_id for _, chunk_id in found])
+        condition, found = f"parent_id {within}", []
+    cursor.unregister("nbrag_gone")
+    return np.array(sorted(rows), np.int64), len(deleted)
+
+
+def _alike(cursor: DuckDBPyConnection, name: CollectionName) -> list[str]:
+    """Return the ids of documents that come back with the same title and metadata."""
+    found = cursor.execute(
+        f"SELECT d.id FROM {table(name, 'documents')} d JOIN nbrag_documents n ON n.id = d.id"
+        " WHERE d.title = n.title AND d.media_type = n.media_type"
+        " AND d.metadata::VARCHAR = n.metadata"
+    ).fetchall()
+    return [str(document_id) for (document_id,) in found]
+
+
+def _remove_summaries(
+    cursor: DuckDBPyConnection, name: CollectionName, *, replaced: bool
+) -> list[tuple[int, str]]:
+    """Delete the summaries above the chunks that go with the registered documents."""
+    chunks = table(name, "chunks")
+    back = "SELECT 1 FROM nbrag_chunks n WHERE n.id = c.id AND n.content = c.content"
+    lost = cursor.execute(
+        f"SELECT id FROM {chunks} c WHERE document_id IN (SELECT id FROM nbrag_gone)"
+        f" AND kind NOT IN {SUMMARIES}" + (f" AND NOT EXISTS ({back})" if replaced else "")
+    ).fetchall()
+    return take_out_above(cursor, name, [chunk_id for (chunk_id,) in lost]) if lost else []
+
+
+def _kept_summaries(
+    cursor: DuckDBPyConnection, name: CollectionName, document_ids: Sequence[str]
+) -> list[str]:
+    """Return the documents' own summaries of which every passage comes back as it was."""
+    listed = ", ".join(map(literal, document_ids))
+    found = cursor.execute(
+        f"SELECT id FROM {table(name, 'chunks')} WHERE document_id IN ({listed})"
+        f" AND kind IN {SUMMARIES} AND id IN (SELECT parent FROM {table(name, 'tree')})"
+        " AND id NOT IN (SELECT id FROM nbrag_chunks)"
+    ).fetchall()
+    return [str(chunk_id) for (chunk_id,) in found]
+
+
+def _replace_tree(
+    cursor: DuckDBPyConnection,
+    name: CollectionName,
+    summaries: list[Chunk],
+    vectors: NDArray[np.float32],
+    links: Sequence[TreeLink],
+) -> Change:
+    require_tree(cursor, name)
+    entry = entry_of(cursor, name)
+    nothing = np.empty(0, np.int64)
+    passages = {
+        str(chunk_id)
+        for (chunk_id,) in cursor.execute(
+            f"SELECT id FROM {table(name, 'chunks')} WHERE kind NOT IN {SUMMARIES}"
+        ).fetchall()
+    }
+    checked = checked_links(summaries, links, passages)
+    kept_links, lost = standing(checked, passages)
+    places = [place for place, chunk in enumerate(summaries) if chunk.id not in lost]
+    summaries, vectors = [summaries[place] for place in places], vectors[places]
+    documents = stored_owners(cursor, name, [chunk.document_id for chunk in summaries])
+    known = metadata_types(cursor, name)
+    owned = list(zip(owners(summaries, kept_links, documents), summaries, strict=True))
+    incoming = prepare_summaries(owned, vectors, known)
+    _fit_columns(cursor, name, known, incoming.types)
+    same = _unchanged(cursor, name, incoming)
+    fresh = [place for place, chunk in enumerate(summaries) if chunk.id not in same]
+    incoming = prepare_summaries([owned[p] for p in fresh], vectors[fresh], incoming.types)
+    stays = f" AND id NOT IN ({', '.join(map(literal, sorted(same)))})" if same else ""
+    removed = cursor.execute(
+        f"DELETE FROM {table(name, 'chunks')} WHERE kind IN {SUMMARIES}{stays} RETURNING row"
+    ).fetchall()
+    changed = write_links(cursor, name, kept_links)
+    if not (removed or fresh or changed):
+        return Change(entry.stamp, entry.stamp, nothing)
+    cursor.register("nbrag_chunks", incoming.table(entry.next_row))
+    try:
+        cursor.execute(f"INSERT INTO {table(name, 'chunks')} BY NAME SELECT * FROM nbrag_chunks")
+        cursor.execute(
+            f"DELETE FROM {table(name, 'staged_vectors')}"
+            f" WHERE text_hash IN (SELECT text_hash FROM {table(name, 'chunks')})"
+        )
+    finally:
+        cursor.unregister("nbrag_chunks")
+    rows = np.array(sorted(row for (row,) in removed), np.int64)
+    after = _advance(cursor, entry, incoming)
+    return Change(entry.stamp, after, rows, incoming.batch(entry.next_row) if fresh else None)
+
+
+def _unchanged(cursor: DuckDBPyConnection, name: CollectionName, incoming: Incoming) -> set[str]:
+    """Return the ids of incoming summaries whose stored rows are the same, vectors apart."""
+    cursor.execute(
+        f"SELECT * EXCLUDE (row, embedding) FROM {table(name, 'chunks')} WHERE kind IN {SUMMARIES}"
+    )
+    columns = [str(column[0]) for column in cursor.description or ()]
+    stored = {
+        values[columns.index("id")]: dict(zip(columns, values, strict=True))
+        for values in cursor.fetchall()
+    }
+    arriving = incoming.table(0).drop_columns(["row", "embedding"]).to_pylist()
+    return {
+        record["id"]
+        for record in arriving
+        if stored.get(record["id"]) == {**dict.fromkeys(columns), **record}
+    }
 
 
 def delete_documents(
