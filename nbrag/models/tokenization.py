@@ -83,3 +83,18 @@ class TextTokenizer:
         """Return token ids, special ones included, cut at ``max_tokens``; never an empty list."""
         found = self._cutting.encode_batch_fast(self._prepared(texts))
         return [encoding.ids or [self.pad_id] for encoding in found]
+
+    def encode_whole(self, text: str) -> tuple[list[int], list[tuple[int, int]], list[bool]]:
+        """Return a whole text's token ids with special ones, their spans, and which are special.
+
+        Special tokens have the span (0, 0).
+        """
+        (found,) = self._whole.encode_batch(self._prepared([text]))
+        return found.ids, list(found.offsets), [bool(flag) for flag in found.special_tokens_mask]
+
+    def prefix_length(self, prefix: str) -> int:
+        """Return how many tokens a prefix takes at a text's beginning, special ones included."""
+        _, _, special = self.encode_whole(prefix)
+        while special and special[-1]:
+            special.pop()
+        return len(special)

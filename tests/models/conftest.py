@@ -69,6 +69,66 @@ def write_encoder(
         path.write_bytes(bent.SerializeToString())
 
 
+def mixing_weights() -> np.ndarray:
+    return np.random.default_rng(11).normal(size=(DIMENSION, DIMENSION)).astype(np.float32)
+
+
+def mixed(ids: list[int]) -> np.ndarray:
+    """Return the states that :func:`write_mixing_encoder` gives for one text."""
+    tokens = table()[ids] + (np.arange(len(ids), dtype=np.float32) * 0.1)[:, None]
+    return np.tanh(np.cumsum(tokens, axis=0) @ mixing_weights() + tokens)
+
+
+def write_mixing_encoder(path: Path, *, positions: bool = True) -> None:
+    """Write a causal graph: each state depends on its token, its position and all tokens before.
+
+    What stands at the places of padding is mixed into nothing, but has a state too.
+    """
+    inputs = ["input_ids", "attention_mask", *(["position_ids"] if positions else [])]
+    nodes = [
+        helper.make_node("Gather", ["table", "input_ids"], ["words"]),
+        helper.make_node("Cast", ["attention_mask"], ["real"], to=TensorProto.FLOAT),
+        helper.make_node("Unsqueeze", ["real", "last"], ["mask"]),
+    ]
+    if positions:
+        nodes += [
+            helper.make_node("Cast", ["position_ids"], ["place"], to=TensorProto.FLOAT),
+            helper.make_node("Mul", ["place", "step"], ["stepped"]),
+            helper.make_node("Unsqueeze", ["stepped", "last"], ["shift"]),
+            helper.make_node("Add", ["words", "shift"], ["tokens"]),
+        ]
+    else:
+        nodes.append(helper.make_node("Identity", ["words"], ["tokens"]))
+    nodes += [
+        helper.make_node("Mul", ["tokens", "mask"], ["counted"]),
+        helper.make_node("CumSum", ["counted", "axis"], ["sums"]),
+        helper.make_node("MatMul", ["sums", "weights"], ["turned"]),
+        helper.make_node("Add", ["turned", "tokens"], ["states"]),
+        helper.make_node("Tanh", ["states"], ["last_hidden_state"]),
+    ]
+    constants = {
+        "table": table(),
+        "weights": mixing_weights(),
+        "last": np.array([2], dtype=np.int64),
+        "axis": np.array(1, dtype=np.int64),
+        "step": np.array(0.1, dtype=np.float32),
+    }
+    graph = helper.make_graph(
+        nodes,
+        "mixing",
+        [helper.make_tensor_value_info(name, TensorProto.INT64, ["b", "t"]) for name in inputs],
+        [
+            helper.make_tensor_value_info(
+                "last_hidden_state", TensorProto.FLOAT, ["b", "t", DIMENSION]
+            )
+        ],
+        [numpy_helper.from_array(value, name) for name, value in constants.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    onnx.save(model, path)
+
+
 def write_tokenizer(path: Path) -> None:
     """Write a character tokenizer with begin and end marks."""
     vocabulary = {word: number for number, word in enumerate(WORDS)}
@@ -116,4 +176,6 @@ def tiny() -> SimpleNamespace:
         table=table(),
         describe=describe,
         write_encoder=write_encoder,
+        write_mixing_encoder=write_mixing_encoder,
+        mixed=mixed,
     )

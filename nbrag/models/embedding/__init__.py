@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 
 from nbrag.errors import ConfigurationError
+from nbrag.models.embedding._reference import split_reference
 from nbrag.models.embedding.litellm import LiteLLMEmbedder
 from nbrag.models.embedding.onnx import OnnxEmbedder
 from nbrag.protocols import Embedder
@@ -40,14 +41,17 @@ def resolve_embedder(reference: str | Path | Embedder | None = None) -> Embedder
     reference
         ``minilm`` or None for the default one; a folder or an ``.onnx`` file; a hub name
         ``owner/name`` or ``owner/name@revision``; ``litellm:provider/model`` for a provider; or
-        an embedder, which is returned.
+        an embedder, which is returned. Behind a name may stand options of
+        :class:`OnnxEmbedder`: ``owner/name dimension=256 file=onnx/model_int8.onnx``; those are
+        file, pooling, dimension, max_tokens, query_prefix, document_prefix, threads.
 
     Raises
     ------
     ModelNotFound, ModelInvalid, MissingDependency
         When the model is not there or can't be used.
     ConfigurationError
-        When the reference is empty or neither text, a path nor an embedder.
+        When the reference is empty or neither text, a path nor an embedder, or when an option
+        can't be used.
     """
     if reference is None or reference in _DEFAULT_NAMES:
         return default_embedder()
@@ -58,10 +62,11 @@ def resolve_embedder(reference: str | Path | Embedder | None = None) -> Embedder
             raise ConfigurationError(
                 "the embedder's name is empty.", hint="use 'minilm' for the default one"
             )
-        kind, colon, model = reference.partition(":")
+        name, options = split_reference(reference)
+        kind, colon, model = name.partition(":")
         if colon and kind == "litellm":
-            return LiteLLMEmbedder(model)
-        return OnnxEmbedder(reference)
+            return LiteLLMEmbedder(model, **options)
+        return OnnxEmbedder(None if name in _DEFAULT_NAMES else name, **options)
     if isinstance(reference, Embedder):
         return reference
     raise ConfigurationError(

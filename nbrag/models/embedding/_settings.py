@@ -7,20 +7,25 @@ from dataclasses import dataclass
 from typing import Any
 
 from nbrag.errors import ModelInvalid
+from nbrag.models.embedding._families import family_of
 from nbrag.models.files import ModelFiles
 
 __all__ = ["POOLINGS", "EmbeddingSettings", "read_settings"]
 
-POOLINGS = ("mean", "cls", "last", "max", "none")
+POOLINGS = ("mean", "cls", "last", "max", "weightedmean", "none")
 #: sentence-transformers writes one truth value per way of pooling.
 _POOLING_FLAGS = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_mean_tokens": "mean",
     "pooling_mode_max_tokens": "max",
     "pooling_mode_lasttoken": "last",
-    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len",
+    # Another length of the same direction, and all vectors are scaled to length 1.
+    "pooling_mode_mean_sqrt_len_tokens": "mean",
     "pooling_mode_weightedmean_tokens": "weightedmean",
 }
+#: The names under which files keep the prefixes for search; the first that is there counts.
+_QUERY_PROMPTS = ("query", "retrieval.query", "Retrieval-query", "s2p_query", "web_search_query")
+_DOCUMENT_PROMPTS = ("document", "passage", "corpus", "retrieval.passage", "Retrieval-document")
 #: Families whose position numbers start behind the padding id.
 _OFFSET_POSITIONS = frozenset(("roberta", "xlm-roberta", "camembert", "mpnet", "longformer"))
 #: Tokenizers without a limit state a huge number.
@@ -34,8 +39,8 @@ class EmbeddingSettings:
     Attributes
     ----------
     pooling
-        ``mean``, ``cls``, ``last``, ``max``; ``none`` when the graph gives one vector per text;
-        None when the files don't say.
+        ``mean``, ``cls``, ``last``, ``max``, ``weightedmean``; ``none`` when the graph gives one
+        vector per text; None when neither the files nor the model's family say.
     dimension
         Length of a vector, None when the files don't say.
     max_tokens
@@ -44,6 +49,10 @@ class EmbeddingSettings:
         Text put before a query or a document.
     lower_case
         Whether texts are lowered before they are cut into tokens.
+    pools_prefix
+        Whether the prefix's own token vectors count in the pooling.
+    pads_left
+        Whether shorter texts of a batch are filled up at their beginning.
     """
 
     pooling: str | None
@@ -52,10 +61,15 @@ class EmbeddingSettings:
     query_prefix: str
     document_prefix: str
     lower_case: bool
+    pools_prefix: bool = True
+    pads_left: bool = False
 
 
 def read_settings(files: ModelFiles) -> EmbeddingSettings:
     """Read a model's settings from its own files.
+
+    Pooling and prefixes that the files don't name are those of the model's family, where it is a
+    well-known one (see :mod:`nbrag.models.embedding._families`).
 
     Raises
     ------
@@ -63,8 +77,13 @@ def read_settings(files: ModelFiles) -> EmbeddingSettings:
         When the files ask for something that isn't supported.
     """
     extra_layers = _layers(files) - {"Transformer", "Pooling", "Normalize"}
+    family = family_of(files.name)
     prompts = _prompts(files.description("config_sentence_transformers.json"))
+    if prompts is None:
+        prompts = (family.query_prefix, family.document_prefix) if family else ("", "")
     pooling = "none" if extra_layers else _pooling(files)
+    if pooling is None and family is not None:
+        pooling = family.pooling
     dimension = None if extra_layers else _number(files.description("config.json"), "hidden_size")
     return EmbeddingSettings(
         pooling=pooling,
@@ -73,6 +92,8 @@ def read_settings(files: ModelFiles) -> EmbeddingSettings:
         query_prefix=prompts[0],
         document_prefix=prompts[1],
         lower_case=bool(files.description("sentence_bert_config.json").get("do_lower_case")),
+        pools_prefix=files.description("1_Pooling/config.json").get("include_prompt") is not False,
+        pads_left=files.description("tokenizer_config.json").get("padding_side") == "left",
     )
 
 
@@ -87,15 +108,12 @@ def _pooling(files: ModelFiles) -> str | None:
     described = files.description("1_Pooling/config.json")
     if not described:
         return None
-    if described.get("include_prompt") is False:
-        raise ModelInvalid(
-            f"the model {files.name} leaves its prompt out of the pooling, which is not supported."
-        )
     stated = described.get("pooling_mode")
     if isinstance(stated, str):
-        chosen = [{"lasttoken": "last"}.get(stated, stated)]
+        chosen = [{"lasttoken": "last", "mean_sqrt_len_tokens": "mean"}.get(stated, stated)]
     else:
-        chosen = [name for flag, name in _POOLING_FLAGS.items() if described.get(flag)]
+        flagged = [name for flag, name in _POOLING_FLAGS.items() if described.get(flag)]
+        chosen = list(dict.fromkeys(flagged))
     if len(chosen) != 1 or chosen[0] not in POOLINGS:
         raise ModelInvalid(
             f"the model {files.name} pools by {' and '.join(chosen) or 'nothing'}, "
@@ -105,17 +123,20 @@ def _pooling(files: ModelFiles) -> str | None:
     return chosen[0]
 
 
-def _prompts(described: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the prefixes for (queries, documents)."""
-    prompts = described.get("prompts") or {}
-    default = str(prompts.get(described.get("default_prompt_name"), ""))
-    query = prompts.get("query", default)
-    document = default
-    for name in ("document", "passage", "corpus"):
-        if name in prompts:
-            document = prompts[name]
-            break
-    return str(query or ""), str(document or "")
+def _prompts(described: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return the prefixes for (queries, documents); None when the files don't say.
+
+    Prompts that are all empty say nothing: some tools write them for every model.
+    """
+    prompts = described.get("prompts")
+    if not isinstance(prompts, Mapping) or not any(prompts.values()):
+        return None
+    default = str(prompts.get(described.get("default_prompt_name")) or "")
+
+    def first(names: tuple[str, ...]) -> str:
+        return next((str(prompts[name] or "") for name in names if name in prompts), default)
+
+    return first(_QUERY_PROMPTS), first(_DOCUMENT_PROMPTS)
 
 
 def _max_tokens(files: ModelFiles) -> int | None:

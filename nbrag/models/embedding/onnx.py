@@ -15,6 +15,7 @@ from nbrag.models.batching import batches_by_tokens
 from nbrag.models.embedding._encoder import Encoder
 from nbrag.models.embedding._settings import POOLINGS, EmbeddingSettings, read_settings
 from nbrag.models.files import ModelFiles, files_from_wheels, find_files
+from nbrag.models.purpose import purpose_of
 from nbrag.models.sessions import DEFAULT_PROVIDERS, usable_cpus
 from nbrag.models.tokenization import TextTokenizer
 from nbrag.types import EmbedderIdentity
@@ -55,6 +56,11 @@ class OnnxEmbedder:
     used from several tasks, threads and event loops at once. Vectors are always scaled to
     length 1.
 
+    Prefixes and pooling are read from the model's files (``1_Pooling/config.json``,
+    ``config_sentence_transformers.json``); where those don't say, well-known families are known by
+    name: E5, BGE, GTE, Nomic, Arctic, mxbai, Qwen3, Jina v2 and the models of
+    sentence-transformers. An option overrides both.
+
     Parameters
     ----------
     model
@@ -65,8 +71,12 @@ class OnnxEmbedder:
     file
         The graph to take where a model has several, e.g. ``onnx/model_int8.onnx``.
     pooling
-        ``mean``, ``cls``, ``last``, ``max``, or ``none`` for a graph that gives one vector per
-        text; None reads it from the model's files.
+        ``mean``, ``cls``, ``last``, ``max``, ``weightedmean``, or ``none`` for a graph that gives
+        one vector per text; None reads it from the model's files.
+    dimension
+        How many numbers of each vector are kept, from its beginning; the rest is cut off and the
+        vector scaled to length 1 again. Only models that were trained for it keep their quality
+        (Matryoshka representation learning, Kusupati et al. 2022); None keeps all.
     max_tokens
         Where texts are cut; None reads it from the model's files.
     query_prefix, document_prefix
@@ -94,6 +104,7 @@ class OnnxEmbedder:
         *,
         file: str | None = None,
         pooling: str | None = None,
+        dimension: int | None = None,
         max_tokens: int | None = None,
         query_prefix: str | None = None,
         document_prefix: str | None = None,
@@ -104,18 +115,27 @@ class OnnxEmbedder:
         if pooling is not None and pooling not in POOLINGS:
             hint = did_you_mean(pooling, POOLINGS, what="poolings")
             raise ConfigurationError(f"unknown pooling '{pooling}'.", hint=hint)
-        for name, value in (("threads", threads), ("batch_tokens", batch_tokens)):
+        limits = {"threads": threads, "batch_tokens": batch_tokens, "dimension": dimension}
+        for name, value in limits.items():
             if value is not None and value < 1:
                 raise ConfigurationError(f"{name} must be at least 1, not {value}.")
         self._files = _default_files() if model is None else find_files(model, file=file)
         settings = read_settings(self._files)
+        if pooling is None:
+            _refuse_classifier(self._files)
         if pooling is not None:
             settings = replace(settings, pooling=pooling)
         if query_prefix is not None:
             settings = replace(settings, query_prefix=query_prefix)
         if document_prefix is not None:
             settings = replace(settings, document_prefix=document_prefix)
+        if dimension is not None and settings.dimension and dimension > settings.dimension:
+            raise ConfigurationError(
+                f"dimension={dimension} is more than the {settings.dimension} that vectors of "
+                f"{self._files.name} have."
+            )
         self._settings = settings
+        self._kept = dimension
         self._limit = _limit(self._files, settings, max_tokens)
         self._threads = threads or usable_cpus()
         self._batch_tokens = batch_tokens
@@ -144,7 +164,8 @@ class OnnxEmbedder:
                     encoder = self._loaded_encoder()
                     dimension, pooling = encoder.dimension, encoder.pooling
                 else:
-                    dimension, pooling = settings.dimension, settings.pooling
+                    dimension = self._kept or settings.dimension
+                    pooling = settings.pooling
                 self._identity = EmbedderIdentity(
                     name=self._files.name,
                     revision=f"{self._files.fingerprint()}-{self._limit}",
@@ -210,16 +231,19 @@ class OnnxEmbedder:
         loop = asyncio.get_running_loop()
         workers = self._loaded_workers()
 
-        def prepare() -> tuple[Encoder, list[list[int]]]:
+        def prepare() -> tuple[Encoder, list[list[int]], int]:
             encoder, tokenizer = self._loaded_encoder(), self._loaded_tokenizer()
-            return encoder, tokenizer.encode([prefix + text for text in texts])
+            left_out = 0
+            if prefix and not self._settings.pools_prefix:
+                left_out = tokenizer.prefix_length(prefix)
+            return encoder, tokenizer.encode([prefix + text for text in texts]), left_out
 
-        encoder, encoded = await loop.run_in_executor(workers, prepare)
+        encoder, encoded, left_out = await loop.run_in_executor(workers, prepare)
         vectors = np.empty((len(texts), encoder.dimension), dtype=np.float32)
         batches = batches_by_tokens([len(ids) for ids in encoded], self._batch_tokens)
 
         def run(batch: list[int]) -> None:
-            vectors[batch] = encoder.encode([encoded[index] for index in batch])
+            vectors[batch] = encoder.encode([encoded[index] for index in batch], prefixes=left_out)
 
         runs = [loop.run_in_executor(workers, run, batch) for batch in batches]
         try:
@@ -253,10 +277,22 @@ class OnnxEmbedder:
                     self._files,
                     pooling=self._settings.pooling,
                     dimension=self._settings.dimension,
+                    kept=self._kept,
                     pad_id=self._loaded_tokenizer().pad_id,
+                    pads_left=self._settings.pads_left,
                     providers=self._providers,
                 )
             return self._encoder
+
+
+def _refuse_classifier(files: ModelFiles) -> None:
+    """Say of a reranker that it is one, before its graph fails on something less clear."""
+    if purpose_of(files) == "reranking":
+        raise ModelInvalid(
+            f"the model {files.name} is a cross-encoder, which scores pairs of texts.",
+            hint="use it for reranking, with a line 'rerank model=...' in a pipeline; or give "
+            "pooling= if it is an embedder all the same",
+        )
 
 
 def _limit(files: ModelFiles, settings: EmbeddingSettings, wanted: int | None) -> int:

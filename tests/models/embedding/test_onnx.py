@@ -143,10 +143,10 @@ async def test_cancelling_leaves_out_what_has_not_begun():
     encoder = embedder._encoder
     encode = encoder.encode
 
-    def counted(ids):
+    def counted(ids, **options):
         ran.append(len(ids))
         begun.set()
-        return encode(ids)
+        return encode(ids, **options)
 
     encoder.encode = counted
     running = asyncio.ensure_future(embedder.embed_documents([LONG] * 100))

@@ -30,12 +30,14 @@ POOLED = {
     "cls": lambda rows: rows[0],
     "last": lambda rows: rows[-1],
     "max": lambda rows: rows.max(axis=0),
+    "weightedmean": lambda rows: np.arange(1, len(rows) + 1) @ rows,
 }
 FLAGS = {
     "mean": "pooling_mode_mean_tokens",
     "cls": "pooling_mode_cls_token",
     "last": "pooling_mode_lasttoken",
     "max": "pooling_mode_max_tokens",
+    "weightedmean": "pooling_mode_weightedmean_tokens",
 }
 
 
@@ -122,8 +124,7 @@ def test_a_model_without_pooling_needs_it(folder):
     ("pooling", "message"),
     [
         ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True}, "cls and mean"),
-        ({"pooling_mode_weightedmean_tokens": True}, "weightedmean"),
-        ({"pooling_mode_mean_tokens": True, "include_prompt": False}, "prompt"),
+        ({"pooling_mode": "attention"}, "attention"),
     ],
 )
 def test_unsupported_pooling_is_refused(folder, tiny, pooling, message):
@@ -192,7 +193,7 @@ async def test_a_wrong_output_shape_is_one_line(folder, tiny):
     ("content", "message"),
     [
         (b"", "is empty"),
-        (b"not a graph at all", "can't be opened"),
+        (b"not a graph at all", "no ONNX graph"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\n", "Git LFS pointer"),
         (None, "can't be opened"),
     ],

@@ -34,6 +34,38 @@ def test_a_provider():
     assert repr(found) == "LiteLLMEmbedder('ollama/nomic-embed-text')"
 
 
+def test_options_behind_a_name(folder):
+    found = resolve_embedder(f"{folder} dimension=4 pooling=cls query_prefix='ask: '")
+    identity = found.identity
+    assert (identity.dimension, identity.pooling, identity.query_prefix) == (4, "cls", "ask: ")
+    assert resolve_embedder(f'{folder} document_prefix=""').identity.document_prefix == ""
+    small = resolve_embedder("minilm dimension=64")
+    assert small.identity.dimension == 64
+    assert small is not default_embedder()
+    assert resolve_embedder("litellm:openai/x dimension=9").identity.dimension == 9
+
+
+def test_a_path_may_look_like_options(folder):
+    odd = folder.rename(folder.parent / "my model dimension=4")
+    assert resolve_embedder(str(odd)).identity.dimension == 8
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("dimensions=4", "no option 'dimensions'"),
+        ("dimension=many", "not a number"),
+        ("dimension=0", "not a number"),
+        ("dimension=4 dimension=4", "twice"),
+        ("pooling=avg", "unknown pooling"),
+        ("dimension=9", "more than the 8"),
+    ],
+)
+def test_options_that_can_not_be_used(folder, options, message):
+    with pytest.raises(ConfigurationError, match=message):
+        resolve_embedder(f"{folder} {options}")
+
+
 def test_an_embedder_is_returned():
     embedder = HashEmbedder()
     assert resolve_embedder(embedder) is embedder
