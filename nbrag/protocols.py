@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
         SearchPlan,
         Span,
         TreeLink,
+        Turn,
     )
 
 __all__ = [
@@ -254,7 +254,7 @@ class IngestionChunkProcessor(ABC):
         """Run once after all documents are stored, e.g. for corpus-level summaries."""
 
     async def preview(  # noqa: B027 - optional hook
-        self, collection: Collection, chunks: Sequence[Chunk], replaced: AbstractSet[str]
+        self, collection: Collection, chunks: Sequence[Chunk], documents: Mapping[str, str]
     ) -> None:
         """Run in place of ``finalize`` where work is only counted, and write nothing.
 
@@ -264,8 +264,8 @@ class IngestionChunkProcessor(ABC):
             What is stored.
         chunks
             What the run would write, as it leaves the stages.
-        replaced
-            Ids of the documents whose stored rows would go.
+        documents
+            URIs by id of the documents whose stored rows would go, those of ``chunks`` among them.
         """
 
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any, Self
 
 from nbrag.errors import SpecificationError
-from nbrag.protocols import RetrievalQueryProcessor, RetrievalResultProcessor
+from nbrag.protocols import RetrievalQueryProcessor, RetrievalResultProcessor, Retriever
 from nbrag.retrieval.pipeline import RetrievalPipeline
-from nbrag.spec import BuildContext, PipelineSpec, SpecBuilder, stage_definition
+from nbrag.spec import BuildContext, PipelineSpec, SpecBuilder, StageSpec, stage_definition
 
 __all__ = ["RetrievalPipelineBuilder"]
 
@@ -71,7 +71,11 @@ class RetrievalPipelineBuilder(SpecBuilder):
         """
         context = self._context if strict is None else replace(self._context, strict=strict)
         by_role: dict[str, list[Any]] = {"query": [], "search": [], "result": []}
+        answering = self._spec.answer_stage()
         for stage in self._spec.stages:
+            if stage is answering:
+                # Built when somebody asks: a search needs no chat model for it.
+                continue
             if stage.options is None:
                 by_role[stage.role].append(stage.processor)
             else:
@@ -84,4 +88,12 @@ class RetrievalPipelineBuilder(SpecBuilder):
             result_processors=by_role["result"],
             spec=self._spec,
             strict=context.strict,
+            answering=partial(_orchestrator, answering, context),
         )
+
+
+def _orchestrator(stage: StageSpec | None, context: BuildContext, retriever: Retriever) -> Any:
+    """Return what answers from a retriever: the pipeline's own stage, else a plain answer."""
+    definition = stage_definition("retrieval", "answer" if stage is None else stage.name)
+    options = definition.options() if stage is None else stage.options
+    return definition.build(options, context)(retriever)

@@ -21,11 +21,14 @@ from nbrag.errors import EmbedderMismatch, QueryError, SpecificationError, Stage
 from nbrag.protocols import (
     Collection,
     Embedder,
+    Orchestrator,
     RetrievalQueryProcessor,
     RetrievalResultProcessor,
+    Retriever,
 )
 from nbrag.rendering import Rendering, render_table
 from nbrag.retrieval.distinct import distinct_chunks
+from nbrag.retrieval.forest import Forest, read_forest, within_budget
 from nbrag.retrieval.searching import Found, Searcher, SearchOptions, encodable
 from nbrag.retrieval.stages import StageRunner
 from nbrag.spec.grammar import format_value
@@ -61,6 +64,8 @@ class RetrievalPipeline:
         The specification that this was built from.
     strict
         Whether a failing stage raises; otherwise it is passed over with a warning.
+    answering
+        Makes what answers, from a retriever; see :meth:`as_answerer`.
     """
 
     def __init__(
@@ -72,6 +77,7 @@ class RetrievalPipeline:
         result_processors: Sequence[RetrievalResultProcessor] = (),
         spec: PipelineSpec | None = None,
         strict: bool = False,
+        answering: Callable[[Retriever], Orchestrator] | None = None,
     ) -> None:
         self.search_options = search or SearchOptions()
         self.query_processors = tuple(query_processors)
@@ -79,6 +85,7 @@ class RetrievalPipeline:
         self.spec = spec
         self.strict = strict
         self._embedder = embedder
+        self._answering = answering
 
     # Running -----------------------------------------------------------------------------
 
@@ -138,16 +145,17 @@ class RetrievalPipeline:
         with stage_span(f"retrieval {collection.name}", attributes) as outcome:
             for query_processor in self.query_processors:
                 prepared = await runner.change_query(query_processor, prepared)
-            prepared = self._searchable(prepared)
             results = await self._search(prepared, collection, content, runner, trace)
+            prepared = results.query
             fallback = prepared.fallback
             if fallback is not None and len(results) < min(fallback.minimum, prepared.top_k):
                 prepared = _fallen_back(prepared, fallback, len(results))
                 results = await self._search(prepared, collection, content, runner, trace)
+                prepared = results.query
             for processor in self.result_processors:
                 if not processor.after_cut:
                     results = await runner.change_results(processor, results)
-            results = _cut(results, trace)
+            results = _cut(results, trace, self.search_options.token_budget)
             for processor in self.result_processors:
                 if processor.after_cut:
                     results = await runner.change_results(processor, results)
@@ -155,17 +163,25 @@ class RetrievalPipeline:
         warnings = (*prepared.warnings, *results.warnings)
         return replace(results, warnings=tuple(dict.fromkeys(warnings)), trace=trace)
 
-    def _searchable(self, query: RetrievalQuery) -> RetrievalQuery:
-        """Return the query with a strategy that there is."""
-        if query.strategy is not Strategy.TREE:
-            return query
-        reason = "there is no summary tree to search"
-        if self.strict:
-            raise StageError("search", f"{reason}.", hint="use another search mode")
-        mode = self.search_options.mode
-        return replace(query, strategy=None, fallback=None).with_warning(
-            f"stage 'search': {reason}; {mode} search was used instead"
-        )
+    async def _planted(
+        self, query: RetrievalQuery, collection: Collection
+    ) -> tuple[RetrievalQuery, Forest | None]:
+        """Return the query with a strategy that there is, and the summary tree it goes through."""
+        mode = Strategy(self.search_options.mode)
+        if (query.strategy or mode) is not Strategy.TREE:
+            return query, None
+        forest = await read_forest(collection, query.filter)
+        if forest is None:
+            reason, way = "there is no summary tree to search", "the stage tree of %%rag_ingest"
+            if self.strict:
+                raise StageError("search", f"{reason}.", hint=f"{way} makes one")
+            instead = Strategy.HYBRID if mode is Strategy.TREE else mode
+            return replace(query, strategy=instead, fallback=None).with_warning(
+                f"stage 'search': {reason}; {instead} search was used instead ({way} makes one)"
+            ), None
+        for warning in forest.warnings():
+            query = query.with_warning(warning)
+        return replace(query, strategy=Strategy.TREE), forest
 
     async def _search(
         self,
@@ -181,22 +197,33 @@ class RetrievalPipeline:
         searcher = Searcher(self.search_options, self._matching_embedder(collection))
         size, depth = wanted, max(wanted, self.search_options.candidates)
         with runner.span("search") as outcome:
-            found = await searcher.search(query, collection, depth)
+            query, forest = await self._planted(query, collection)
+
+            async def look() -> Found:
+                return await searcher.search(query, collection, depth, wanted=size, forest=forest)
+
+            found = await look()
             chunks: list[RetrievalChunk] = []
             for widening in range(_MOST_WIDENINGS + 1):
-                chunks += await _rows(found, len(chunks), size, collection, content)
+                rows = await _rows(found, len(chunks), size, collection, content)
+                chunks += rows if forest is None else map(forest.described, rows)
                 distinct = distinct_chunks(chunks)
                 seen_all = size >= len(found.fused)
                 nothing_left = seen_all and found.complete(depth)
                 if len(distinct) >= wanted or nothing_left or widening == _MOST_WIDENINGS:
                     break
+                size = max(size * 2, self.search_options.candidates)
                 if seen_all:
                     # A deeper search may order its results differently: all rows anew.
                     depth, chunks = depth * 2, []
-                    found = await searcher.search(query, collection, depth)
-                size = max(size * 2, self.search_options.candidates)
+                    found = await look()
             outcome["nbrag.candidates"] = len(found.fused)
         trace.note_lists(found.lists)
+        for level in found.levels:
+            ranked = [(item.chunk_id, item.score) for item in level.items]
+            trace.note(
+                f"level {level.number}", ranked, explanation=f"{level.looked_at} were looked at"
+            )
         explanation = searcher.explanation(query)
         trace.note_chunks(
             "search", chunks, milliseconds=outcome["milliseconds"], explanation=explanation
@@ -227,6 +254,25 @@ class RetrievalPipeline:
         from nbrag.retrieval.retrievers import PipelineRetriever
 
         return PipelineRetriever(self, collection)
+
+    def as_answerer(self, collection: Collection) -> Orchestrator:
+        """Return what answers questions about one collection by the pipeline's last stage.
+
+        Without such a stage it is the plain ``answer``.
+
+        Raises
+        ------
+        ConfigurationError
+            When there is no chat model.
+        SpecificationError
+            When the pipeline was not built from a specification.
+        """
+        if self._answering is None:
+            raise SpecificationError(
+                "this pipeline was made from objects and has no stage that answers.",
+                hint="hand pipeline.as_retriever(collection) to an nbrag.orchestration.Answerer",
+            )
+        return self._answering(self.as_retriever(collection))
 
     def _require_spec(self) -> PipelineSpec:
         if self.spec is None:
@@ -263,6 +309,9 @@ class RetrievalPipeline:
         yield "search", _shown(self.search_options)
         for result_processor in (*early, *late):
             yield result_processor.name, _shown(getattr(result_processor, "options", None))
+        answering = None if self.spec is None else self.spec.answer_stage()
+        if answering is not None:
+            yield answering.name, _shown(answering.options)
 
     def __repr__(self) -> str:
         """Name the stages."""
@@ -349,10 +398,6 @@ def _prepare(query: str | RetrievalQuery, top_k: int | None, where: Any) -> Retr
         given = as_filter(where)
         both = given if prepared.filter is None or given is None else prepared.filter & given
         prepared = replace(prepared, filter=both)
-    if prepared.strategy is Strategy.TREE:
-        raise QueryError(
-            "this collection has no summary tree to search.", hint="use another search mode"
-        )
     return prepared
 
 
@@ -382,9 +427,18 @@ async def _rows(
     ]
 
 
-def _cut(results: RetrievalResults, trace: Trace) -> RetrievalResults:
-    """Return the best ``top_k`` results, without repeats that stages may have brought in."""
-    distinct = distinct_chunks(results.chunks)[: results.query.top_k]
-    cut = tuple(chunk.ranked("result", rank, None) for rank, chunk in enumerate(distinct, start=1))
-    trace.note_chunks("result", cut)
+def _cut(results: RetrievalResults, trace: Trace, budget: int) -> RetrievalResults:
+    """Return the best ``top_k`` results, without repeats that stages may have brought in.
+
+    What was found in a summary tree has to fit the token budget too.
+    """
+    distinct, most, said = distinct_chunks(results.chunks), results.query.top_k, ""
+    if results.query.strategy is Strategy.TREE:
+        distinct, used = within_budget(distinct, most, budget)
+        said = f"{used} tokens of {budget}"
+        results = replace(results, metadata={**results.metadata, "tree_tokens": used})
+    cut = tuple(
+        chunk.ranked("result", rank, None) for rank, chunk in enumerate(distinct[:most], start=1)
+    )
+    trace.note_chunks("result", cut, explanation=said)
     return replace(results, chunks=cut)

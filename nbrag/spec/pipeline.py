@@ -187,10 +187,19 @@ class PipelineSpec:
     def __post_init__(self) -> None:
         """Refuse a second stage of a kind that may stand only once."""
         seen: set[str] = set()
+        answering = ""
         for stage in self.stages:
             if stage.options is None:
                 continue
-            if stage.name in seen and stage_definition(self.kind, stage.name).single:
+            definition = stage_definition(self.kind, stage.name)
+            if definition.role == "answer" and answering not in ("", stage.name):
+                raise SpecificationError(
+                    f"stages '{answering}' and '{stage.name}' both answer.",
+                    hint="keep one of them",
+                    stage=stage.name,
+                )
+            answering = stage.name if definition.role == "answer" else answering
+            if stage.name in seen and definition.single:
                 raise SpecificationError(
                     f"stage '{stage.name}' stands twice.", hint="keep one of them", stage=stage.name
                 )
@@ -383,7 +392,18 @@ class PipelineSpec:
             ]
         elif self.kind == "retrieval" and self.collection:
             lines.append(f"retriever = pipeline.as_retriever(workspace[{self.collection!r}])")
+            if self.answer_stage() is not None:
+                lines.append(f"answerer = pipeline.as_answerer(workspace[{self.collection!r}])")
         return "\n".join(lines) + "\n"
+
+    def answer_stage(self) -> StageSpec | None:
+        """Return the stage that answers, None when the pipeline only retrieves."""
+        for stage in self.stages:
+            if stage.options is not None:
+                definition = stage_definition(self.kind, stage.name)
+                if definition.role == "answer":
+                    return stage
+        return None
 
     def _require_registered(self) -> None:
         for stage in self.stages:

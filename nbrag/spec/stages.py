@@ -39,11 +39,11 @@ __all__ = [
 ]
 
 PipelineKind = Literal["retrieval", "ingestion"]
-StageRole = Literal["query", "search", "result", "document", "chunker", "chunk"]
+StageRole = Literal["query", "search", "result", "answer", "document", "chunker", "chunk"]
 
 _GROUP = "nbrag.stages"
 _ROLES: dict[str, tuple[str, ...]] = {
-    "retrieval": ("query", "search", "result"),
+    "retrieval": ("query", "search", "result", "answer"),
     "ingestion": ("document", "chunker", "chunk"),
 }
 
@@ -100,12 +100,14 @@ class StageDefinition:
     kind
         The pipelines that it belongs to.
     role
-        Its place: ``query``, ``search`` or ``result`` in retrieval; ``document``, ``chunker`` or
-        ``chunk`` in ingestion. Stages run role by role, in the order in which they are written.
+        Its place: ``query``, ``search``, ``result`` or ``answer`` in retrieval; ``document``,
+        ``chunker`` or ``chunk`` in ingestion. Stages run role by role, in the order in which they
+        are written. A pipeline has one ``answer`` stage at the most.
     options
         The model of its options.
     build
-        Makes the processor from options and context.
+        Makes the processor from options and context; for an ``answer`` stage, a function that
+        makes the orchestrator from a retriever.
     method
         Name of the builder's method.
     summary

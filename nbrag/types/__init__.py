@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+from nbrag.types.answer_events import (
+    AnswerDone,
+    AnswerEvent,
+    CitationFound,
+    EvidenceRegistered,
+    StageFinished,
+    StageStarted,
+    TextPiece,
+)
 from nbrag.types.answers import (
     Answer,
-    AnswerDone,
     AnswerDraft,
-    AnswerEvent,
     AnswerOutcome,
     AnswerRound,
     AnswerUsage,
     Citation,
-    CitationFound,
     Claim,
     ClaimVerdict,
-    EvidenceRegistered,
     Passage,
-    StageFinished,
-    StageStarted,
     SupportBasis,
-    TextPiece,
     Turn,
     support_of,
 )

@@ -24,14 +24,15 @@ def arrow_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str] | 
         One mapping per row; what a row lacks becomes null.
     columns
         Columns that are there even without rows, with their Arrow type: ``int64``, ``float64``,
-        ``string`` or ``list<string>``. Further columns are typed by their values, and become
-        text where these don't agree.
+        ``bool``, ``string`` or ``list<string>``. Further columns are typed by their values, and
+        become text where these don't agree.
     """
     import pyarrow as pa
 
     named = {
         "int64": pa.int64(),
         "float64": pa.float64(),
+        "bool": pa.bool_(),
         "string": pa.string(),
         "list<string>": pa.list_(pa.string()),
     }

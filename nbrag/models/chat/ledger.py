@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+import contextvars
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from nbrag.rendering import Cell, Rendering, render_table
 from nbrag.types import LedgerEntry
 
-__all__ = ["Ledger", "LedgerEntry", "LedgerView", "ledger_table", "shown_cost"]
+__all__ = [
+    "Ledger",
+    "LedgerEntry",
+    "LedgerView",
+    "ledger_table",
+    "note_call",
+    "noted_calls",
+    "shown_cost",
+]
+
+_noting: contextvars.ContextVar[tuple[list[LedgerEntry], ...]] = contextvars.ContextVar(
+    "nbrag_noted_calls", default=()
+)
 
 
 @runtime_checkable
@@ -21,6 +35,29 @@ class Ledger(Protocol):
         Called on nbrag's background loop: it must be quick, and not wait for a disk or a lock.
         """
         ...
+
+
+@contextlib.contextmanager
+def noted_calls() -> Iterator[list[LedgerEntry]]:
+    """Collect the accounts of all requests that are made within, in the tasks begun there too.
+
+    Yields
+    ------
+    list of LedgerEntry
+        Grows with each request that a :class:`nbrag.models.chat.ManagedChatClient` makes.
+    """
+    entries: list[LedgerEntry] = []
+    before = _noting.set((*_noting.get(), entries))
+    try:
+        yield entries
+    finally:
+        _noting.reset(before)
+
+
+def note_call(entry: LedgerEntry) -> None:
+    """Tell whoever collects the accounts of this task of a request."""
+    for entries in _noting.get():
+        entries.append(entry)
 
 
 class LedgerView(Sequence[LedgerEntry]):

@@ -14,7 +14,7 @@ from nbrag.background import on_loop
 from nbrag.errors import ChatError, ChatUnavailable, ConfigurationError, NbragError
 from nbrag.models.chat.budget import Budget, PricedChatClient
 from nbrag.models.chat.cache import ReplyStore, request_key
-from nbrag.models.chat.ledger import Ledger, LedgerEntry
+from nbrag.models.chat.ledger import Ledger, LedgerEntry, note_call
 from nbrag.models.chat.streams import ReplyStream
 from nbrag.models.provider import retrying
 from nbrag.protocols import ChatClient, StreamingChatClient
@@ -346,8 +346,6 @@ class ManagedChatClient:
             _log.warning("an answer of %s could not be kept: %s", self.model, error)
 
     def _note(self, account: _Account) -> None:
-        if self.ledger is None:
-            return
         reply = account.reply
         entry = LedgerEntry(
             stage=account.stage,
@@ -359,6 +357,9 @@ class ManagedChatClient:
             seconds=time.perf_counter() - account.started,
             outcome=account.outcome,
         )
+        note_call(entry)
+        if self.ledger is None:
+            return
         try:
             self.ledger.add(entry)
         except NbragError as error:

@@ -16,7 +16,14 @@ from collections.abc import Sequence
 
 from nbrag.types import RetrievalChunk
 
-__all__ = ["PASSAGES_ARE_DATA", "clip_words", "passage_block", "question_line", "word_spans"]
+__all__ = [
+    "PASSAGES_ARE_DATA",
+    "clip_words",
+    "data_line",
+    "passage_block",
+    "question_line",
+    "word_spans",
+]
 
 #: For the system message of every prompt that holds passages.
 PASSAGES_ARE_DATA = (
@@ -66,7 +73,11 @@ def word_spans(text: str) -> list[tuple[int, int]]:
 
 
 def passage_block(
-    passages: Sequence[RetrievalChunk | str], *, words: int | None = None, first: int = 1
+    passages: Sequence[RetrievalChunk | str],
+    *,
+    words: int | None = None,
+    first: int = 1,
+    numbers: Sequence[int] | None = None,
 ) -> str:
     r"""Return passages as the part of a prompt that holds data.
 
@@ -83,6 +94,8 @@ def passage_block(
         Most words of each, as :func:`clip_words` counts; None for all.
     first
         Number of the first passage; the others count on.
+    numbers
+        A number for each passage instead, e.g. those that a selection has in a larger set.
 
     Examples
     --------
@@ -92,7 +105,8 @@ def passage_block(
     {"id": 2, "text": "Two\nlines."}
     </passages>
     """
-    lines = [_line(number, passage, words) for number, passage in enumerate(passages, start=first)]
+    given = range(first, first + len(passages)) if numbers is None else numbers
+    lines = [_line(number, passage, words) for number, passage in zip(given, passages, strict=True)]
     return "\n".join(["<passages>", *lines, "</passages>"])
 
 
@@ -104,7 +118,13 @@ def question_line(question: str) -> str:
     >>> question_line("How is it\nrestored?")
     '{"question": "How is it\\nrestored?"}'
     """
-    return f'{{"question": {_escaped(question)}}}'
+    return data_line(question=question)
+
+
+def data_line(**fields: str) -> str:
+    """Return texts by name as one line of JSON that nothing inside them can leave."""
+    pairs = ", ".join(f'"{name}": {_escaped(text)}' for name, text in fields.items())
+    return f"{{{pairs}}}"
 
 
 def _line(number: int, passage: RetrievalChunk | str, words: int | None) -> str:
