@@ -72,7 +72,7 @@ class IngestionRun:
         self.uris: dict[str, int] = {}
         self.warnings: list[str] = []
         self.incomplete_sources = False
-        self.emptied: set[str] = set()
+        self.emptied: dict[str, str] = {}
         self.notes: list[str] = []
         self.problems = Problems()
         self.only_counting = False
@@ -147,7 +147,7 @@ class IngestionRun:
             if stored is None:
                 self._fail(index, item.uri, error)
             else:
-                self.emptied.add(stored.id)
+                self.emptied[stored.id] = item.uri
                 if not self.only_counting:
                     # What the source no longer says must not be found any more.
                     await self.collection.delete_documents([stored.id])
@@ -215,14 +215,15 @@ class IngestionRun:
     async def preview(self, sources: Any) -> PreviewCounts:
         """Count what there is to do."""
         self.only_counting = True
-        documents: set[str] = set()
+        documents: dict[str, str] = {}
         kept: list[Chunk] = []
         looking = [each for each in self.pipeline.chunk_processors if _looks_ahead(each)]
         chunks = tokens = 0
         stream = await self._stages(sources)
         async with contextlib.aclosing(_as_generator(stream)) as found:
             async for chunk in found:
-                documents.add(chunk.document_id)
+                prepared = self._prepared_for(chunk)
+                documents[chunk.document_id] = prepared.document.uri
                 chunks += 1
                 tokens += chunk.token_count
                 if looking:
@@ -268,15 +269,20 @@ class IngestionRun:
                 yield chunk
 
     async def _embed(self, chunks: list[Chunk]) -> None:
-        prepared = self._prepared.get(chunks[0].document_id)
+        prepared = self._prepared_for(chunks[0])
+        self.progress("embedding", prepared.document.uri)
+        await self._write(await self.batcher.add(prepared.document, chunks))
+
+    def _prepared_for(self, chunk: Chunk) -> _Prepared:
+        """Return the document that a chunk comes from."""
+        prepared = self._prepared.get(chunk.document_id)
         if prepared is None:
             raise StageError(
                 "chunks",
-                f"a chunk processor gave a chunk of an unknown document {chunks[0].document_id}.",
+                f"a chunk processor gave a chunk of an unknown document {chunk.document_id}.",
                 hint="derived chunks keep their parent's document_id",
             )
-        self.progress("embedding", prepared.document.uri)
-        await self._write(await self.batcher.add(prepared.document, chunks))
+        return prepared
 
     async def _write(self, ready: Sequence[Any]) -> None:
         """Write the documents whose vectors are complete."""

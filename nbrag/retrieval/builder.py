@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Self
 
 from nbrag.errors import SpecificationError
@@ -60,6 +61,33 @@ class RetrievalPipelineBuilder(SpecBuilder):
             Further options of the stage ``rerank``.
         """
         return self.stage("rerank", model="llm", keep=max_results, **options)
+
+    def use_cross_encoder(
+        self,
+        *,
+        model_path: str | Path,
+        tokenizer_path: str | Path | None = None,
+        max_results: int | None = None,
+        **options: Any,
+    ) -> Self:
+        """Let a cross-encoder rerank; another name for ``use_reranker(model=model_path)``.
+
+        Parameters
+        ----------
+        model_path
+            A folder in hub layout, an ``.onnx`` file, or a hub name.
+        tokenizer_path
+            A ``tokenizer.json`` or its folder, where it is not beside the model.
+        max_results
+            Results that are kept; None keeps all.
+        options
+            Further options of the stage ``rerank``.
+        """
+        from nbrag.retrieval.processors.rerank import reranker_name
+
+        model = reranker_name(model_path)
+        tokenizer = None if tokenizer_path is None else str(tokenizer_path)
+        return self.stage("rerank", model=model, tokenizer=tokenizer, keep=max_results, **options)
 
     def build(self, *, strict: bool | None = None) -> RetrievalPipeline:
         """Return the pipeline.

@@ -28,6 +28,7 @@ from nbrag.protocols import (
 )
 from nbrag.rendering import Rendering, render_table
 from nbrag.retrieval.distinct import distinct_chunks
+from nbrag.retrieval.forest import Forest, read_forest, within_budget
 from nbrag.retrieval.searching import Found, Searcher, SearchOptions, encodable
 from nbrag.retrieval.stages import StageRunner
 from nbrag.spec.grammar import format_value
@@ -144,16 +145,17 @@ class RetrievalPipeline:
         with stage_span(f"retrieval {collection.name}", attributes) as outcome:
             for query_processor in self.query_processors:
                 prepared = await runner.change_query(query_processor, prepared)
-            prepared = self._searchable(prepared)
             results = await self._search(prepared, collection, content, runner, trace)
+            prepared = results.query
             fallback = prepared.fallback
             if fallback is not None and len(results) < min(fallback.minimum, prepared.top_k):
                 prepared = _fallen_back(prepared, fallback, len(results))
                 results = await self._search(prepared, collection, content, runner, trace)
+                prepared = results.query
             for processor in self.result_processors:
                 if not processor.after_cut:
                     results = await runner.change_results(processor, results)
-            results = _cut(results, trace)
+            results = _cut(results, trace, self.search_options.token_budget)
             for processor in self.result_processors:
                 if processor.after_cut:
                     results = await runner.change_results(processor, results)
@@ -161,17 +163,25 @@ class RetrievalPipeline:
         warnings = (*prepared.warnings, *results.warnings)
         return replace(results, warnings=tuple(dict.fromkeys(warnings)), trace=trace)
 
-    def _searchable(self, query: RetrievalQuery) -> RetrievalQuery:
-        """Return the query with a strategy that there is."""
-        if query.strategy is not Strategy.TREE:
-            return query
-        reason = "there is no summary tree to search"
-        if self.strict:
-            raise StageError("search", f"{reason}.", hint="use another search mode")
-        mode = self.search_options.mode
-        return replace(query, strategy=None, fallback=None).with_warning(
-            f"stage 'search': {reason}; {mode} search was used instead"
-        )
+    async def _planted(
+        self, query: RetrievalQuery, collection: Collection
+    ) -> tuple[RetrievalQuery, Forest | None]:
+        """Return the query with a strategy that there is, and the summary tree it goes through."""
+        mode = Strategy(self.search_options.mode)
+        if (query.strategy or mode) is not Strategy.TREE:
+            return query, None
+        forest = await read_forest(collection, query.filter)
+        if forest is None:
+            reason, way = "there is no summary tree to search", "the stage tree of %%rag_ingest"
+            if self.strict:
+                raise StageError("search", f"{reason}.", hint=f"{way} makes one")
+            instead = Strategy.HYBRID if mode is Strategy.TREE else mode
+            return replace(query, strategy=instead, fallback=None).with_warning(
+                f"stage 'search': {reason}; {instead} search was used instead ({way} makes one)"
+            ), None
+        for warning in forest.warnings():
+            query = query.with_warning(warning)
+        return replace(query, strategy=Strategy.TREE), forest
 
     async def _search(
         self,
@@ -187,22 +197,33 @@ class RetrievalPipeline:
         searcher = Searcher(self.search_options, self._matching_embedder(collection))
         size, depth = wanted, max(wanted, self.search_options.candidates)
         with runner.span("search") as outcome:
-            found = await searcher.search(query, collection, depth)
+            query, forest = await self._planted(query, collection)
+
+            async def look() -> Found:
+                return await searcher.search(query, collection, depth, wanted=size, forest=forest)
+
+            found = await look()
             chunks: list[RetrievalChunk] = []
             for widening in range(_MOST_WIDENINGS + 1):
-                chunks += await _rows(found, len(chunks), size, collection, content)
+                rows = await _rows(found, len(chunks), size, collection, content)
+                chunks += rows if forest is None else map(forest.described, rows)
                 distinct = distinct_chunks(chunks)
                 seen_all = size >= len(found.fused)
                 nothing_left = seen_all and found.complete(depth)
                 if len(distinct) >= wanted or nothing_left or widening == _MOST_WIDENINGS:
                     break
+                size = max(size * 2, self.search_options.candidates)
                 if seen_all:
                     # A deeper search may order its results differently: all rows anew.
                     depth, chunks = depth * 2, []
-                    found = await searcher.search(query, collection, depth)
-                size = max(size * 2, self.search_options.candidates)
+                    found = await look()
             outcome["nbrag.candidates"] = len(found.fused)
         trace.note_lists(found.lists)
+        for level in found.levels:
+            ranked = [(item.chunk_id, item.score) for item in level.items]
+            trace.note(
+                f"level {level.number}", ranked, explanation=f"{level.looked_at} were looked at"
+            )
         explanation = searcher.explanation(query)
         trace.note_chunks(
             "search", chunks, milliseconds=outcome["milliseconds"], explanation=explanation
@@ -377,10 +398,6 @@ def _prepare(query: str | RetrievalQuery, top_k: int | None, where: Any) -> Retr
         given = as_filter(where)
         both = given if prepared.filter is None or given is None else prepared.filter & given
         prepared = replace(prepared, filter=both)
-    if prepared.strategy is Strategy.TREE:
-        raise QueryError(
-            "this collection has no summary tree to search.", hint="use another search mode"
-        )
     return prepared
 
 
@@ -410,9 +427,18 @@ async def _rows(
     ]
 
 
-def _cut(results: RetrievalResults, trace: Trace) -> RetrievalResults:
-    """Return the best ``top_k`` results, without repeats that stages may have brought in."""
-    distinct = distinct_chunks(results.chunks)[: results.query.top_k]
-    cut = tuple(chunk.ranked("result", rank, None) for rank, chunk in enumerate(distinct, start=1))
-    trace.note_chunks("result", cut)
+def _cut(results: RetrievalResults, trace: Trace, budget: int) -> RetrievalResults:
+    """Return the best ``top_k`` results, without repeats that stages may have brought in.
+
+    What was found in a summary tree has to fit the token budget too.
+    """
+    distinct, most, said = distinct_chunks(results.chunks), results.query.top_k, ""
+    if results.query.strategy is Strategy.TREE:
+        distinct, used = within_budget(distinct, most, budget)
+        said = f"{used} tokens of {budget}"
+        results = replace(results, metadata={**results.metadata, "tree_tokens": used})
+    cut = tuple(
+        chunk.ranked("result", rank, None) for rank, chunk in enumerate(distinct[:most], start=1)
+    )
+    trace.note_chunks("result", cut, explanation=said)
     return replace(results, chunks=cut)

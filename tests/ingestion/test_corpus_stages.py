@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import nbrag
@@ -23,7 +22,7 @@ class Whole(IngestionChunkProcessor):
     def __init__(self, settings: str = "") -> None:
         self.settings = settings
         self.seen: list[tuple[int, int]] = []
-        self.ahead: list[tuple[list[str], int]] = []
+        self.ahead: list[tuple[list[str], list[str]]] = []
         self.fails = False
         self._problems: list[StageProblem] = []
 
@@ -37,9 +36,10 @@ class Whole(IngestionChunkProcessor):
             self._problems = [StageProblem(self.name, "", "no answer.", "summary")] * 2
 
     async def preview(
-        self, collection: Collection, chunks: Sequence[Chunk], replaced: AbstractSet[str]
+        self, collection: Collection, chunks: Sequence[Chunk], documents: Mapping[str, str]
     ) -> None:
-        self.ahead.append(([chunk.content for chunk in chunks], len(replaced)))
+        uris = sorted(documents.values())
+        self.ahead.append(([chunk.content for chunk in chunks], uris))
 
     def take_problems(self) -> list[StageProblem]:
         problems, self._problems = self._problems, []
@@ -94,5 +94,7 @@ def test_a_preview_shows_them_what_would_be_written() -> None:
         pipeline = workspace.ingestion_pipeline().use(stage).build()
         edited = [RECORDS[0], {"id": "d1", "text": "Other."}, RECORDS[2]]
         nbrag.run(pipeline.preview(edited, workspace.collection("docs")))
-        assert stage.ahead == [(["Other.", "Text number 2."], 2)]
+        [(texts, uris)] = stage.ahead
+        assert texts == ["Other.", "Text number 2."]
+        assert [uri[-2:] for uri in uris] == ["d1", "d2"]
         assert len(stage.seen) == 1

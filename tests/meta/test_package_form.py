@@ -20,6 +20,7 @@ DISTRIBUTIONS = {
     "markdown_it": "markdown-it-py",
     "mdit_py_plugins": "mdit-py-plugins",
     "opentelemetry": "opentelemetry-api",
+    "sklearn": "scikit-learn",
     "yaml": "pyyaml",
     "frontmatter": "python-frontmatter",
     "duckdb_extensions": "duckdb-extensions",
