@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from nbrag.evaluation import EvaluationReport, Judgements
     from nbrag.ingestion import IngestionPipeline, IngestReport
     from nbrag.models.chat import Budget
+    from nbrag.notebook.panels.registry import panel
     from nbrag.notebook.session import current_workspace, use_workspace
     from nbrag.retrieval import RetrievalPipeline
     from nbrag.spec import PipelineSpec, StageDefinition, StageOptions, register_stage
@@ -127,6 +128,7 @@ __all__ = [
     "current_workspace",
     "errors",
     "models",
+    "panel",
     "parse_filter",
     "protocols",
     "record",
@@ -193,6 +195,7 @@ _HOMES = {
     "UnsupportedFormat": "nbrag.errors",
     "Workspace": "nbrag.workspace",
     "current_workspace": "nbrag.notebook.session",
+    "panel": "nbrag.notebook.panels.registry",
     "parse_filter": "nbrag.stores.filters",
     "record": "nbrag.testing.records",
     "register_stage": "nbrag.spec",

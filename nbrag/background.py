@@ -16,7 +16,7 @@ from concurrent.futures import CancelledError as FutureCancelledError
 from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
-__all__ = ["on_loop", "run", "run_with_progress"]
+__all__ = ["on_loop", "run", "run_with_progress", "submit"]
 
 _Result = TypeVar("_Result")
 _State = TypeVar("_State")
@@ -57,7 +57,8 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_loop)
 
 
-def _submit(coroutine: Coroutine[Any, Any, _Result]) -> Future[_Result]:
+def submit(coroutine: Coroutine[Any, Any, _Result]) -> Future[_Result]:
+    """Start a coroutine on the background loop and return at once; cancelling stops it."""
     return asyncio.run_coroutine_threadsafe(coroutine, _background_loop())
 
 
@@ -84,7 +85,7 @@ def run(
     if threading.current_thread().name == "nbrag-loop":
         coroutine.close()
         raise RuntimeError("nbrag.run() was called from nbrag's own loop; use await there")
-    future = _submit(coroutine)
+    future = submit(coroutine)
     try:
         while not wait((future,), timeout=_SLICE).done:
             if on_wait is not None:

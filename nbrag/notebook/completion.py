@@ -18,6 +18,7 @@ from nbrag.errors import MagicUsageError, NbragError
 from nbrag.notebook.arguments import MagicParser, split_line
 from nbrag.notebook.configuration import SETTINGS
 from nbrag.notebook.magics import RagMagics
+from nbrag.notebook.panels.registry import panel_definitions
 
 if TYPE_CHECKING:
     from nbrag.notebook.session import NotebookSession
@@ -37,6 +38,7 @@ _NAMES = {
     "pipeline": "pipelines",
     "pipelines": "pipelines",
     "metrics": "metrics",
+    "panel": "panels",
     "stage": "stages",
 }
 
@@ -176,7 +178,7 @@ def _line(magic: str, rest: str, session: NotebookSession) -> Iterable[tuple[str
     if magic in _FREE_TEXT:
         return []
     positions = [action for action in parser.actions_of_position() if action.dest in _NAMES]
-    if magic == "rag_pipeline":
+    if magic == "rag_pipeline" or (magic == "rag_panel" and any(not name for name, _ in words)):
         return _named("pipelines", session)
     return _named(_NAMES[positions[0].dest], session) if positions else []
 
@@ -192,6 +194,8 @@ def _named(what: str, session: NotebookSession) -> list[tuple[str, str]]:
     """Return names of collections, pipelines, metrics, or stages of the last search."""
     if what == "metrics":
         return [(name, "value") for name in _METRICS]
+    if what == "panels":
+        return [(name, "value") for name in panel_definitions()]
     if what == "stages":
         trace = getattr(session.last_results, "trace", None)
         names = [] if trace is None else [record.stage for record in trace.stages]

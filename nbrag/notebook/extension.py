@@ -7,6 +7,7 @@ from typing import Any
 from nbrag.notebook import questions
 from nbrag.notebook.completion import CompletionMatcher
 from nbrag.notebook.magics import RagMagics
+from nbrag.notebook.panels.cells import close_panels
 from nbrag.notebook.session import forget_session, session_of
 
 __all__ = ["load", "unload"]
@@ -24,7 +25,8 @@ def load(shell: Any) -> None:
 
 
 def unload(shell: Any) -> None:
-    """Remove the magics and their completion, and close the workspace."""
+    """Remove the magics and their completion, close the panels and the workspace."""
+    close_panels()
     registry = shell.magics_manager
     for kind in ("line", "cell"):
         for name, function in list(registry.magics[kind].items()):

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from nbrag.evaluation import EvaluationReport
     from nbrag.ingestion import IngestionProgress, IngestPreview, IngestReport
     from nbrag.models.chat import LedgerView
+    from nbrag.notebook.panels.base import Panel
     from nbrag.notebook.session import NotebookSession
     from nbrag.retrieval import RetrievalPipeline
     from nbrag.spec import PipelineSpec
@@ -268,6 +269,40 @@ class RagMagics(Magics):
             )
             progress.finish(report, summary=f"{label}: measured" if options.quiet else None)
         return report
+
+    @no_var_expand
+    @needs_local_scope
+    @line_magic
+    @magic_options
+    @argument("panel", metavar="PANEL", help="pipeline, search, ...")
+    @argument("names", nargs="*", metavar="PIPELINE", help="To be edited, or compared.")
+    @argument("-c", "--collection", metavar="NAME", help="The collection.")
+    @argument("--question", metavar="TEXT", help="What is asked at once, in quotes.")
+    @argument("--cases", metavar="CASES", help="Judgements to measure on.")
+    @argument("--file", metavar="FILE", help="A pipeline's file to begin with.")
+    @common_options
+    @adapter()
+    def rag_panel(self, call: Call) -> Panel:
+        """Open a panel: build, run and inspect pipelines with controls.
+
+        %rag_panel pipeline support
+        %rag_panel search plain support -c docs --question "How long are backups kept?"
+
+        Running the cell again closes the panel that it showed before.
+        """
+        from nbrag.notebook.panels import panel, panel_definitions
+
+        options = call.options
+        given = {
+            name: getattr(options, name)
+            for name in ("collection", "question", "cases", "file")
+            if getattr(options, name) is not None
+        }
+        definition = panel_definitions().get(options.panel)
+        collection = self.session.configuration["collection"]
+        if definition and "collection" in definition.options and collection is not None:
+            given.setdefault("collection", collection)
+        return panel(options.panel, lambda: self.session.workspace, *options.names, **given)
 
     @no_var_expand
     @needs_local_scope

@@ -1,4 +1,4 @@
-"""Test tools, public: models without a model, and notebooks run as tests."""
+"""Test tools, public: models without a model, panels driven, and notebooks run as tests."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from nbrag.testing.chat import ScriptedCall, ScriptedChatClient, ScriptExhausted
     from nbrag.testing.embedder import HashEmbedder
     from nbrag.testing.notebooks import NotebookFailed, run_notebook
+    from nbrag.testing.panels import control, controls, panel_failures
     from nbrag.testing.records import read_records, record
 
 __all__ = [
@@ -17,6 +18,9 @@ __all__ = [
     "ScriptExhausted",
     "ScriptedCall",
     "ScriptedChatClient",
+    "control",
+    "controls",
+    "panel_failures",
     "read_records",
     "record",
     "run_notebook",
@@ -28,6 +32,9 @@ _HOMES = {
     "ScriptExhausted": "nbrag.testing.chat",
     "ScriptedCall": "nbrag.testing.chat",
     "ScriptedChatClient": "nbrag.testing.chat",
+    "control": "nbrag.testing.panels",
+    "controls": "nbrag.testing.panels",
+    "panel_failures": "nbrag.testing.panels",
     "read_records": "nbrag.testing.records",
     "record": "nbrag.testing.records",
     "run_notebook": "nbrag.testing.notebooks",

@@ -14,6 +14,7 @@ NAMES = {
     "rag_eval",
     "rag_ingest",
     "rag_ledger",
+    "rag_panel",
     "rag_pipeline",
     "rag_search",
     "rag_trace",
@@ -42,7 +43,7 @@ def test_load_twice_reload_and_unload(bare_shell: Any, capsys: Any) -> None:
     assert before == (set(), set(), 0, 0)
     bare_shell.run("%load_ext nbrag")
     loaded = state(bare_shell)
-    assert loaded[:2] == (NAMES, NAMES - {"rag_eval", "rag_ledger", "rag_trace"})
+    assert loaded[:2] == (NAMES, NAMES - {"rag_eval", "rag_ledger", "rag_panel", "rag_trace"})
     session = session_of(bare_shell)
     nbrag.load_ipython_extension(bare_shell)
     assert state(bare_shell) == loaded
