@@ -128,7 +128,8 @@ class Trace:
         """Add a record of a stage that left these chunks."""
         for chunk in chunks:
             place = " > ".join(chunk.heading_path)
-            self.labels[chunk.id] = f"{chunk.source} {place}".strip()
+            source = chunk.source or str(chunk.record.get("title") or "")
+            self.labels[chunk.id] = f"{source} {place}".strip()
         self.note(
             stage,
             [(chunk.id, chunk.score) for chunk in chunks],

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import Field
 
 from nbrag.protocols import Collection, Embedder
+from nbrag.retrieval.descent import Descent, Level
+from nbrag.retrieval.forest import Forest
 from nbrag.retrieval.fusion import (
     DEFAULT_CANDIDATES,
     DEFAULT_FUSION,
@@ -35,10 +37,22 @@ from nbrag.types import (
     VariantKind,
 )
 
-__all__ = ["Found", "SearchOptions", "Searcher", "encodable"]
+__all__ = [
+    "DEFAULT_BRANCH",
+    "DEFAULT_TOKEN_BUDGET",
+    "Found",
+    "SearchOptions",
+    "Searcher",
+    "encodable",
+]
 
 #: Halves of a surrogate pair, which a model's JSON may hold: no tokenizer and no store takes them.
 _SURROGATES = re.compile("[\ud800-\udfff]")
+
+#: Tokens of the collapsed tree in RAPTOR's paper.
+DEFAULT_TOKEN_BUDGET: Final = 2000
+#: Nodes of each layer in RAPTOR's tree traversal.
+DEFAULT_BRANCH: Final = 5
 
 _LEGS: dict[Strategy, frozenset[SearchLeg]] = {
     Strategy.HYBRID: frozenset(("vector", "keyword")),
@@ -47,13 +61,18 @@ _LEGS: dict[Strategy, frozenset[SearchLeg]] = {
     Strategy.NONE: frozenset(),
 }
 _PASSAGES = frozenset((ChunkKind.ORIGINAL,))
-_WITH_QUESTIONS = _PASSAGES | {ChunkKind.HYPOTHETICAL_QUERY}
+_QUESTIONS = frozenset((ChunkKind.HYPOTHETICAL_QUERY,))
+_SUMMARIES = frozenset((ChunkKind.BRANCH_SUMMARY, ChunkKind.ROOT_SUMMARY))
 
 
 class SearchOptions(StageOptions):
-    """How a collection is searched."""
+    """How a collection is searched.
 
-    mode: Literal["hybrid", "vector", "keyword"] = Field(
+    The tree's options count for ``mode=tree``, and where a stage such as ``route`` has a question
+    searched in the tree.
+    """
+
+    mode: Literal["hybrid", "vector", "keyword", "tree"] = Field(
         default="hybrid", description="which searches are run"
     )
     candidates: int = Field(
@@ -76,6 +95,22 @@ class SearchOptions(StageOptions):
     questions: bool = Field(
         default=True, description="hits on hypothetical questions lead to their passages"
     )
+    traversal: Literal["collapsed", "top_down"] = Field(
+        default="collapsed",
+        description="tree: all levels ranked as one, or the way down from the top",
+    )
+    token_budget: int = Field(
+        default=DEFAULT_TOKEN_BUDGET, ge=1, description="tree: tokens that results have together"
+    )
+    ranking: Literal["hybrid", "vector", "keyword"] = Field(
+        default="hybrid", description="tree, collapsed: which searches rank the levels"
+    )
+    branch: int = Field(
+        default=DEFAULT_BRANCH, ge=1, description="tree, top_down: nodes followed at each level"
+    )
+    leaves_only: bool = Field(
+        default=False, description="tree: summaries lead the way down but are not found themselves"
+    )
 
 
 def encodable(text: str) -> str:
@@ -93,13 +128,21 @@ class Found:
         One per leg and variant.
     fused
         All of them as one, best first.
+    levels
+        The same by levels of a summary tree, top first; empty for any other search.
+    whole
+        Whether the way down a tree found all that there is; None for any other search.
     """
 
     lists: tuple[RankedList, ...]
     fused: tuple[RankedItem, ...]
+    levels: tuple[Level, ...] = ()
+    whole: bool | None = None
 
     def complete(self, depth: int) -> bool:
         """Return whether no list would be longer if it could have more than ``depth`` rows."""
+        if self.whole is not None:
+            return self.whole
         return all(len(ranked.items) < depth for ranked in self.lists)
 
     def histories(self, chunk_ids: Iterable[str]) -> dict[str, tuple[HistoryEntry, ...]]:
@@ -110,6 +153,11 @@ class Found:
             for rank, item in enumerate(ranked.items, start=1):
                 if item.chunk_id in found:
                     found[item.chunk_id].append(HistoryEntry(name, rank, item.score, item.via))
+        for level in self.levels:
+            for rank, item in enumerate(level.items, start=1):
+                if item.chunk_id in found:
+                    entry = HistoryEntry(f"level {level.number}", rank, item.score)
+                    found[item.chunk_id].append(entry)
         return {chunk_id: tuple(entries) for chunk_id, entries in found.items()}
 
 
@@ -136,6 +184,14 @@ class Searcher:
     def explanation(self, query: RetrievalQuery) -> str:
         """Return how the lists were fused."""
         strategy = self.strategy(query)
+        if strategy is not Strategy.TREE:
+            return self._fusion(query, strategy)
+        if self._options.traversal == "top_down":
+            return "tree, down from the top"
+        ranking = self._fusion(query, Strategy(self._options.ranking))
+        return f"tree, all levels as one: {ranking}"
+
+    def _fusion(self, query: RetrievalQuery, strategy: Strategy) -> str:
         if strategy is not Strategy.HYBRID and len(query.effective_variants) == 1:
             return f"{strategy} search alone"
         if self._options.fusion == "rrf":
@@ -143,7 +199,15 @@ class Searcher:
         weight = self._options.vector_weight
         return f"{strategy}, convex combination, vector weight {weight:g}"
 
-    async def search(self, query: RetrievalQuery, collection: Collection, depth: int) -> Found:
+    async def search(
+        self,
+        query: RetrievalQuery,
+        collection: Collection,
+        depth: int,
+        *,
+        wanted: int = 0,
+        forest: Forest | None = None,
+    ) -> Found:
         """Run the legs at the same time and fuse what they bring.
 
         Parameters
@@ -154,11 +218,53 @@ class Searcher:
             Where to search.
         depth
             Rows that each list may have.
+        wanted
+            How many chunks the way down a tree should find.
+        forest
+            The summary tree that is searched, where it is one.
         """
-        legs = _LEGS[self.strategy(query)]
+        options, strategy = self._options, self.strategy(query)
+        kinds = _PASSAGES | _QUESTIONS if options.questions else _PASSAGES
+        if strategy is Strategy.TREE and forest is not None:
+            if options.traversal == "top_down":
+                return await self._descend(query, collection, wanted, forest)
+            found = await self._ranked(
+                query,
+                collection,
+                depth,
+                _LEGS[Strategy(options.ranking)],
+                kinds if options.leaves_only else kinds | _SUMMARIES,
+            )
+            return _by_levels(found, forest)
+        return await self._ranked(query, collection, depth, _LEGS[strategy], kinds)
+
+    async def _descend(
+        self, query: RetrievalQuery, collection: Collection, wanted: int, forest: Forest
+    ) -> Found:
+        """Go down the tree; what was taken of its levels is ranked by similarity."""
+        variants = await self._variants(query, _LEGS[Strategy.VECTOR])
+        descent = Descent(collection, forest, variants, query.filter)
+        leaves_only = self._options.leaves_only
+        levels, more = await descent.levels(self._options.branch, wanted, leaves_only=leaves_only)
+        found = [
+            item
+            for level in levels
+            for item in level.items
+            if level.number == 0 or (not leaves_only and item.chunk_id in forest.shown)
+        ]
+        found.sort(key=lambda item: (-item.score, item.chunk_id))
+        return Found((), tuple(found), tuple(levels), whole=not more)
+
+    async def _ranked(
+        self,
+        query: RetrievalQuery,
+        collection: Collection,
+        depth: int,
+        legs: frozenset[SearchLeg],
+        kinds: frozenset[ChunkKind],
+    ) -> Found:
         if not legs:
             return Found((), ())
-        kinds = _WITH_QUESTIONS if self._options.questions else _PASSAGES
         plan = SearchPlan(await self._variants(query, legs), legs, depth, query.filter, kinds)
         lists = tuple(await collection.search(plan))
         fused = fuse(
@@ -202,3 +308,20 @@ class Searcher:
             vectors = await embed([variants[i].text for i in places])
             for place, vector in zip(places, vectors, strict=True):
                 variants[place] = replace(variants[place], vector=vector)
+
+
+def _by_levels(found: Found, forest: Forest) -> Found:
+    """Return what was found, by levels too, without summaries that may not be shown."""
+    kept = tuple(
+        item
+        for item in found.fused
+        if item.chunk_id not in forest.summaries or item.chunk_id in forest.shown
+    )
+    levels: dict[int, list[RankedItem]] = {}
+    for item in kept:
+        levels.setdefault(forest.tree.level(item.chunk_id), []).append(item)
+    by_level = (
+        Level(number, tuple(levels[number]), len(levels[number]))
+        for number in sorted(levels, reverse=True)
+    )
+    return Found(found.lists, kept, tuple(by_level))

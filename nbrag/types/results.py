@@ -69,7 +69,9 @@ class RetrievalChunk:
     score
         The score by the last stage that ranked; higher is better.
     record
-        The stored row as a mapping: source, title, heading_path, page, metadata fields.
+        The stored row as a mapping: source, title, heading_path, page, metadata fields. Of a
+        summary also its level, and ``summary_passages`` and ``summary_children``: how many
+        original chunks it was made from, and the ids of what stands right beneath it.
     span
         Where the text stands in its document.
     history
@@ -110,7 +112,8 @@ class RetrievalChunk:
 
     def __repr__(self) -> str:
         """Show the score, the place and the beginning of the text."""
-        place = " > ".join((self.source, *self.heading_path))
+        source = self.source or str(self.record.get("title") or "")
+        place = " > ".join((source, *self.heading_path))
         score = _shown_score(self.score)
         shown = "" if score is None else f"{score:.4f} "
         return (
@@ -171,7 +174,7 @@ class RetrievalResults(Sequence[RetrievalChunk]):
                 rank,
                 _shown_score(chunk.score),
                 _shown_source(chunk),
-                " > ".join(chunk.heading_path),
+                _shown_heading(chunk),
                 chunk.page,
                 chunk.content,
             ]
@@ -236,6 +239,15 @@ def _shown_source(chunk: RetrievalChunk) -> str:
     """Return the source, and how many others hold the very same text."""
     others = [place for place in chunk.record.get("also_in") or () if place != chunk.source]
     return f"{chunk.source} (and {len(others)} more)" if others else chunk.source
+
+
+def _shown_heading(chunk: RetrievalChunk) -> str:
+    """Return the headings above the chunk; of a summary, how much it sums up."""
+    count = chunk.record.get("summary_passages")
+    if not isinstance(count, int):
+        return " > ".join(chunk.heading_path)
+    noun = "passage" if count == 1 else "passages"
+    return f"summary of {count} {noun} (level {chunk.record.get('level')})"
 
 
 def _as_dict(rank: int, chunk: RetrievalChunk) -> dict[str, Any]:
