@@ -104,7 +104,7 @@ class Workspace:
         self.path = str(path)
         self.read_only = read_only
         self.index = index
-        self._embedder_choice = embedder
+        self.embedder_choice = embedder
         self._embedder: Embedder | None = None
         self._open: dict[str, Collection] = {}
         self._last_collection: str | None = None
@@ -119,7 +119,7 @@ class Workspace:
         if self._embedder is None:
             from nbrag.models.embedding import default_embedder, resolve_embedder
 
-            choice = self._embedder_choice
+            choice = self.embedder_choice
             self._embedder = default_embedder() if choice is None else resolve_embedder(choice)
         return self._embedder
 

@@ -22,6 +22,7 @@ from nbrag.errors import (
     did_you_mean,
 )
 from nbrag.notebook.adapter import Call, adapter, common_options
+from nbrag.notebook.answering import ask
 from nbrag.notebook.arguments import argument, magic_options, positive_integer, split_words
 from nbrag.notebook.configuration import SettingsView
 from nbrag.notebook.expansion import look_up
@@ -31,12 +32,13 @@ if TYPE_CHECKING:
     from nbrag.evaluation import EvaluationReport
     from nbrag.ingestion import IngestionProgress, IngestPreview, IngestReport
     from nbrag.models.chat import LedgerView
+    from nbrag.models.listing import ModelsView
     from nbrag.notebook.panels.base import Panel
     from nbrag.notebook.session import NotebookSession
     from nbrag.retrieval import RetrievalPipeline
     from nbrag.spec import PipelineSpec
     from nbrag.tracing import Trace
-    from nbrag.types import RetrievalResults
+    from nbrag.types import Answer, RetrievalResults
 
 __all__ = ["RagMagics"]
 
@@ -101,6 +103,24 @@ class RagMagics(Magics):
         nbrag.ledger, those of earlier sessions too.
         """
         return self.session.workspace.ledger()
+
+    @no_var_expand
+    @needs_local_scope
+    @line_magic
+    @magic_options
+    @common_options
+    @adapter()
+    def rag_models(self, call: Call) -> ModelsView:  # noqa: ARG002
+        """Show the embedding and reranking models of this machine, and how to get the usual ones.
+
+        %rag_models
+
+        What each is for, its size and licence, whether it is loaded, and what uses it. Nothing is
+        downloaded or opened for it.
+        """
+        from nbrag.model_list import workspace_models
+
+        return workspace_models(self.session.workspace)
 
     @no_var_expand
     @needs_local_scope
@@ -234,6 +254,32 @@ class RagMagics(Magics):
         )
         self.session.last_results = results
         return results
+
+    @no_var_expand
+    @needs_local_scope
+    @line_cell_magic
+    @magic_options
+    @argument("-p", "--pipeline", metavar="NAME", help="The pipeline.")
+    @argument("-c", "--collection", metavar="NAME", help="The collection.")
+    @argument("-k", "--top-k", type=positive_integer, metavar="N", help="Most passages.")
+    @argument("--where", metavar="FILTER", help="A filter, in quotes: 'page >= 3'.")
+    @argument("--model", metavar="NAME", help="Another chat model, for this answer.")
+    @argument("--no-citations", action="store_true", help="The answer alone.")
+    @argument("--follow-up", action="store_true", help="Go on from the answer before.")
+    @argument("question", nargs="*", metavar="QUESTION", help="Verbatim to the end of the line.")
+    @common_options
+    @adapter(free_text=True)
+    def rag_ask(self, call: Call) -> Answer:
+        """Answer a question from a collection, with citations that are checked.
+
+        %rag_ask -c docs How long are backups kept in the EU region?
+        %rag_ask --follow-up And in the US?
+
+        Options stand first; the question is taken as it is typed, or is the cell. Each question
+        stands alone, so that a cell gives the same whenever it is run; with --follow-up it goes on
+        from the answer before, and a question without it begins anew.
+        """
+        return ask(self.session, self.shell, call)
 
     @no_var_expand
     @needs_local_scope

@@ -18,6 +18,7 @@ LAYERS = (
     ("orchestration", "evaluation"),
     ("chat_models",),
     ("workspace",),
+    ("model_list",),
     ("notebook",),
     # Test tools may use everything, and only tests use them.
     ("testing",),

@@ -178,7 +178,8 @@ class Encoder:
                 f"{self._path} gives one vector for each text, and none for its tokens.",
                 hint="take a graph of this model with the output last_hidden_state",
             )
-        return self._run([text])[0][0]
+        states: NDArray[np.float32] = self._run([text])[0][0]
+        return states
 
     def _run(self, texts: Sequence[Sequence[int]]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """Return the graph's output for a batch, and which of its places hold a text's tokens."""

