@@ -27,8 +27,9 @@ DISTRIBUTIONS = {
 }
 #: Imported only for objects that the user made with that package: never needed otherwise.
 GUESTS = frozenset({"pandas", "polars", "google"})
-#: Comes with litellm, whose failures the tests imitate.
-TEST_GUESTS = frozenset({"httpx"})
+#: Comes with litellm, whose failures the tests imitate; the reference implementation, which only
+#: the script that made the tiny models needs.
+TEST_GUESTS = frozenset({"httpx", "torch", "transformers"})
 #: Called by IPython, not by users.
 HOOKS = frozenset({"load_ipython_extension", "unload_ipython_extension"})
 LONGEST = 500
