@@ -36,8 +36,13 @@ class Segment:
     documents, counts
         int32 and uint16 (p,): document numbers, increasing within a term, and how often the
         term occurs there.
-    alive_count, alive_length
-        How many documents live, and their terms in all.
+    alive_count
+        How many documents live.
+    derived
+        bool (n,): documents that are found like the others but don't count in the statistics;
+        None while all do.
+    counted, counted_length
+        How many living documents count, and their terms in all.
     """
 
     rows: NDArray[np.int64]
@@ -48,7 +53,9 @@ class Segment:
     documents: _Integers
     counts: NDArray[np.uint16]
     alive_count: int
-    alive_length: int
+    derived: NDArray[np.bool_] | None
+    counted: int
+    counted_length: int
 
     @classmethod
     def empty(cls) -> Self:
@@ -57,7 +64,13 @@ class Segment:
         return cls.build(nothing.astype(np.int64), nothing, nothing)
 
     @classmethod
-    def build(cls, rows: NDArray[np.int64], terms: _Integers, lengths: _Integers) -> Self:
+    def build(
+        cls,
+        rows: NDArray[np.int64],
+        terms: _Integers,
+        lengths: _Integers,
+        derived: NDArray[np.bool_] | None = None,
+    ) -> Self:
         """Return the segment of documents given as runs of term numbers.
 
         Parameters
@@ -68,6 +81,8 @@ class Segment:
             All documents' term numbers, one document after the other.
         lengths
             How many terms each document has.
+        derived
+            Which documents don't count in the statistics, shape (n,); None when all do.
         """
         document_of = np.repeat(np.arange(len(rows), dtype=np.int32), lengths)
         if np.any(np.diff(rows) < 0):
@@ -77,6 +92,7 @@ class Segment:
             moved = np.argsort(place[document_of], kind="stable")
             terms, document_of = terms[moved], place[document_of[moved]]
             rows, lengths = rows[order], lengths[order]
+            derived = None if derived is None else derived[order]
         order = _order_of(terms)
         terms, document_of = terms[order], document_of[order]
         new = np.ones(len(terms), np.bool_)
@@ -89,6 +105,7 @@ class Segment:
             terms[first],
             document_of[first],
             np.minimum(counts, _MOST_COUNTED).astype(np.uint16),
+            derived=derived,
         )
 
     @classmethod
@@ -99,6 +116,8 @@ class Segment:
         term_of: _Integers,
         documents: _Integers,
         counts: NDArray[np.uint16],
+        *,
+        derived: NDArray[np.bool_] | None,
     ) -> Self:
         """Return a segment from postings sorted by term, then document."""
         starts = np.flatnonzero(np.diff(term_of, prepend=-1))
@@ -112,7 +131,8 @@ class Segment:
             documents,
             counts,
             len(rows),
-            int(lengths.sum(dtype=np.int64)),
+            derived if derived is not None and derived.any() else None,
+            *_counted(lengths, None, derived),
         )
 
     def __len__(self) -> int:
@@ -132,11 +152,16 @@ class Segment:
         part = slice(int(self.offsets[position]), int(self.offsets[position + 1]))
         return self.documents[part], self.counts[part].astype(np.float32)
 
-    def count_alive(self, documents: _Integers) -> int:
-        """Return how many of the documents live."""
-        if self.alive is None:
+    def count_of(self, documents: _Integers) -> int:
+        """Return how many of the documents live and count in the statistics."""
+        if self.alive is None and self.derived is None:
             return len(documents)
-        return int(np.count_nonzero(self.alive[documents]))
+        kept = np.ones(len(documents), np.bool_)
+        if self.alive is not None:
+            kept &= self.alive[documents]
+        if self.derived is not None:
+            kept &= ~self.derived[documents]
+        return int(np.count_nonzero(kept))
 
     def mask(self, wanted: NDArray[np.int64] | None) -> NDArray[np.bool_] | None:
         """Return which documents live and are among the wanted rows; None for all."""
@@ -164,11 +189,13 @@ class Segment:
             return self
         alive = np.ones(len(self.rows), np.bool_) if self.alive is None else self.alive
         alive = alive & ~hit
+        counted, length = _counted(self.lengths, alive, self.derived)
         less = replace(
             self,
             alive=alive,
             alive_count=int(alive.sum()),
-            alive_length=int(self.lengths[alive].sum(dtype=np.int64)),
+            counted=counted,
+            counted_length=length,
         )
         return less if 2 * less.alive_count > len(self) else less.compacted()
 
@@ -182,9 +209,11 @@ class Segment:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays of a segment whose documents all live."""
+        none = np.zeros(len(self.rows), np.bool_)
         return {
             "rows": self.rows,
             "lengths": self.lengths,
+            "derived": none if self.derived is None else self.derived,
             "terms": self.terms,
             "offsets": self.offsets,
             "documents": self.documents,
@@ -203,8 +232,9 @@ class Segment:
         rows, lengths = arrays["rows"], arrays["lengths"]
         numbers, offsets = arrays["terms"], arrays["offsets"]
         documents, counts = arrays["documents"], arrays["counts"]
+        derived = arrays["derived"]
         fits = (
-            len(rows) == len(lengths)
+            len(rows) == len(lengths) == len(derived)
             and bool(np.all(np.diff(rows) > 0))
             and bool(np.all(np.diff(numbers, prepend=-1) > 0))
             and (not len(numbers) or numbers[-1] < terms)
@@ -215,8 +245,28 @@ class Segment:
         )
         if not fits:
             raise ValueError("the arrays of the index do not fit together")
-        length = int(lengths.sum(dtype=np.int64))
-        return cls(rows, lengths, None, numbers, offsets, documents, counts, len(rows), length)
+        return cls(
+            rows,
+            lengths,
+            None,
+            numbers,
+            offsets,
+            documents,
+            counts,
+            len(rows),
+            derived if derived.any() else None,
+            *_counted(lengths, None, derived),
+        )
+
+
+def _counted(
+    lengths: _Integers, alive: NDArray[np.bool_] | None, derived: NDArray[np.bool_] | None
+) -> tuple[int, int]:
+    """Return how many living documents count in the statistics, and their terms in all."""
+    kept = np.ones(len(lengths), np.bool_) if alive is None else alive
+    if derived is not None:
+        kept = kept & ~derived
+    return int(kept.sum()), int(lengths[kept].sum(dtype=np.int64))
 
 
 def _order_of(terms: _Integers) -> NDArray[np.int64]:
@@ -244,6 +294,8 @@ def merge_segments(first: Segment, second: Segment) -> Segment:
     kept = [s.alive if s.alive is not None else np.ones(len(s), np.bool_) for s in parts]
     rows = np.concatenate([s.rows[k] for s, k in zip(parts, kept, strict=True)])
     lengths = np.concatenate([s.lengths[k] for s, k in zip(parts, kept, strict=True)])
+    flags = [s.derived if s.derived is not None else np.zeros(len(s), np.bool_) for s in parts]
+    derived = np.concatenate([f[k] for f, k in zip(flags, kept, strict=True)])
     order = np.argsort(rows, kind="stable")
     place = np.empty(len(rows), np.int32)
     place[order] = np.arange(len(rows), dtype=np.int32)
@@ -263,4 +315,5 @@ def merge_segments(first: Segment, second: Segment) -> Segment:
         term_of[sequence],
         document_of[sequence],
         np.concatenate(counts)[sequence],
+        derived=derived[order],
     )

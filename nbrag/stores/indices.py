@@ -282,7 +282,8 @@ class CollectionIndices:
         questions = self._kinds[-len(codes) :] == _KIND_CODES[_QUESTION]
         self._questions = self._questions.joined(batch.rows, batch.ids, batch.parents, questions)
         if batch.texts is not None:
-            self.keyword.add(batch.rows, batch.texts)
+            derived = self._kinds[-len(codes) :] != _KIND_CODES[ChunkKind.ORIGINAL]
+            self.keyword.add(batch.rows, batch.texts, derived)
         if self._exact is not None and batch.vectors is not None:
             held = batch.rows >= (self.matrix_from or 0)
             self._exact.add(batch.rows[held], batch.vectors[held])

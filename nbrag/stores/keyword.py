@@ -4,7 +4,9 @@ Scores are those of Robertson and Zaragoza, "The Probabilistic Relevance Framewo
 Beyond" (2009), with the inverse document frequency ``ln(1 + (N - n + 0.5) / (n + 0.5))``, which is
 never negative. The index is a few immutable segments; an insert makes a new one, so that a text
 is found right after it was added, and small ones are merged. Document counts and lengths are
-those of the living rows, so that scores equal those of an index built afresh.
+those of the living rows, so that scores equal those of an index built afresh. Rows derived from
+others (questions, summaries) are left out of them: a passage's score must not depend on whether
+somebody wrote questions for it.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from nbrag.stores.analysis import Analyzer
 __all__ = ["KeywordIndex"]
 
 _log = logging.getLogger("nbrag.stores")
-_FORMAT = 1
+_FORMAT = 2
 #: The segments that norms were computed for, and the norms.
 _Norms = tuple[tuple[Segment, ...], list[NDArray[np.float32]]]
 #: Segments that may stand side by side before the smallest are merged.
@@ -69,7 +71,12 @@ class KeywordIndex:
         """Bytes of the postings, without the vocabulary."""
         return sum(segment.nbytes for segment in self._segments)
 
-    def add(self, rows: NDArray[np.int64], texts: Sequence[str]) -> None:
+    def add(
+        self,
+        rows: NDArray[np.int64],
+        texts: Sequence[str],
+        derived: NDArray[np.bool_] | None = None,
+    ) -> None:
         """Index texts under new row numbers.
 
         Parameters
@@ -78,13 +85,15 @@ class KeywordIndex:
             Shape (n,), none of them indexed already.
         texts
             n texts; one without terms is counted but never found.
+        derived
+            Which rows don't count in the statistics, shape (n,); None when all do.
         """
         if len(rows) != len(texts):
             raise ValueError(f"{len(rows)} rows for {len(texts)} texts")
         if not len(rows):
             return
         terms, lengths = self._vocabulary.numbered(texts)
-        segment = Segment.build(np.asarray(rows, np.int64), terms, lengths)
+        segment = Segment.build(np.asarray(rows, np.int64), terms, lengths, derived)
         self._segments = self._merged((*self._segments, segment))
 
     def _merged(self, segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
@@ -140,12 +149,12 @@ class KeywordIndex:
         terms = sorted(term for term in weights if term in numbers)
         if not terms or not segments:
             return KeywordQuery((), (), (), ())
-        total = sum(segment.alive_count for segment in segments)
+        total = sum(segment.counted for segment in segments)
         postings = [[segment.postings(numbers[term]) for segment in segments] for term in terms]
         factors = []
         for term, found in zip(terms, postings, strict=True):
             frequency = sum(
-                segment.count_alive(documents)
+                segment.count_of(documents)
                 for segment, (documents, _) in zip(segments, found, strict=True)
             )
             idf = math.log(1 + (total - frequency + 0.5) / (frequency + 0.5))
@@ -157,9 +166,11 @@ class KeywordIndex:
         """Return ``k1 * (1 - b + b * length / average)`` of each segment's documents."""
         of, norms = self._norms
         if of is not segments:
-            total = sum(segment.alive_count for segment in segments)
-            average = sum(segment.alive_length for segment in segments) / total
-            floor, scale = self.k1 * (1 - self.b), self.k1 * self.b / max(average, 1e-9)
+            total = sum(segment.counted for segment in segments)
+            length = sum(segment.counted_length for segment in segments)
+            # Where nothing counts, or nothing has a term, any average keeps the order.
+            average = length / total if total and length else 1.0
+            floor, scale = self.k1 * (1 - self.b), self.k1 * self.b / average
             norms = [(floor + scale * segment.lengths).astype(np.float32) for segment in segments]
             self._norms = (segments, norms)
         return norms

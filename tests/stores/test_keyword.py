@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import tempfile
 from collections import Counter
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -20,24 +22,29 @@ WORDS = st.lists(st.sampled_from(["ant", "bee", "cat", "dog", "eel", "v3.0", "ä¸
 TEXTS = st.lists(WORDS.map(" ".join), min_size=1, max_size=30)
 
 
-def built(texts: dict[int, str]) -> KeywordIndex:
+def built(texts: dict[int, str], derived: Collection[int] = ()) -> KeywordIndex:
     index = KeywordIndex(Analyzer())
     if texts:
-        index.add(np.array(list(texts), np.int64), list(texts.values()))
+        flags = np.array([row in derived for row in texts])
+        index.add(np.array(list(texts), np.int64), list(texts.values()), flags)
     return index
 
 
 def reference(
-    texts: dict[int, str], query: str, allowed: set[int] | None = None
+    texts: dict[int, str],
+    query: str,
+    allowed: set[int] | None = None,
+    derived: Collection[int] = (),
 ) -> list[tuple[int, float]]:
-    """BM25 as the formula says, document by document."""
+    """BM25 as the formula says, document by document; derived ones are in no statistic."""
     analyzer = Analyzer()
     terms = {row: Counter(analyzer.tokens(text)) for row, text in texts.items()}
-    total = len(texts)
-    average = sum(c.total() for c in terms.values()) / max(total, 1)
+    counted = [counts for row, counts in terms.items() if row not in derived]
+    total = len(counted)
+    average = sum(c.total() for c in counted) / max(total, 1) or 1.0
     scores: dict[int, float] = {}
     for term, repeats in Counter(analyzer.query_tokens(query)).items():
-        n = sum(term in counts for counts in terms.values())
+        n = sum(term in counts for counts in counted)
         idf = math.log(1 + (total - n + 0.5) / (n + 0.5))
         for row, counts in terms.items():
             if term in counts:
@@ -58,8 +65,11 @@ def test_scores_follow_the_formula_through_adds_and_removes(
 ) -> None:
     index = KeywordIndex(Analyzer())
     living: dict[int, str] = {}
+    derived: set[int] = set()
     for row, text in enumerate(texts):
-        index.add(np.array([row * step], np.int64), [text])
+        if data.draw(st.integers(0, 3)) == 0:
+            derived.add(row * step)
+        index.add(np.array([row * step], np.int64), [text], np.array([row * step in derived]))
         living[row * step] = text
         if data.draw(st.booleans()):
             gone = data.draw(st.sampled_from(sorted(living)))
@@ -69,14 +79,24 @@ def test_scores_follow_the_formula_through_adds_and_removes(
     allowed = data.draw(st.none() | st.sets(st.sampled_from(range(-step, 35 * step, step))))
     rows = None if allowed is None else np.array(list(allowed), np.int64)
     found = pairs(index.search(query, 100, rows))
-    expected = reference(living, query, allowed)
+    expected = reference(living, query, allowed, derived)
     assert len(index) == len(living)
     assert {row for row, _ in found} == {row for row, _ in expected}
     by_row = dict(expected)
     assert all(math.isclose(score, by_row[row], rel_tol=1e-4) for row, score in found)
     assert [score for _, score in found] == sorted((s for _, s in found), reverse=True)
     # A changed index and a fresh one agree to the last bit.
-    assert pairs(built(living).search(query, 100, rows)) == found
+    assert pairs(built(living, derived).search(query, 100, rows)) == found
+    with tempfile.TemporaryDirectory() as folder:
+        index.save(Path(folder, "index"), 1)
+        loaded = KeywordIndex.load(Path(folder, "index"), 1, Analyzer())
+        assert loaded is not None
+        assert pairs(loaded.search(query, 100, rows)) == found
+    # A passage's score is the same as without the derived rows.
+    passages = {row: text for row, text in living.items() if row not in derived}
+    assert pairs(built(passages).search(query, 100, rows)) == [
+        pair for pair in found if pair[0] not in derived
+    ]
 
 
 @given(TEXTS, WORDS.map(" ".join), st.integers(1, 8))

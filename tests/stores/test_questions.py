@@ -71,7 +71,8 @@ def truth(
         scores = [float(row.vector.astype(float) @ vector) for row in rows]
     else:
         index = KeywordIndex(Analyzer(language="english"))
-        index.add(np.arange(len(rows)), [row.chunk.embedding_text for row in rows])
+        derived = np.array([row.is_question for row in rows])
+        index.add(np.arange(len(rows)), [row.chunk.embedding_text for row in rows], derived)
         found = dict(zip(*(part.tolist() for part in index.search(text, 10_000)), strict=True))
         scores = [found.get(place, 0.0) for place in range(len(rows))]
     passing = [mark is None or row.mark == mark for row in rows]
