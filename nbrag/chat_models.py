@@ -51,6 +51,7 @@ class ChatModels:
         self._choice = chat
         self._budget = budget
         self._concurrency = concurrency
+        self._others: dict[str, ManagedChatClient] = {}
 
     @property
     def client(self) -> ManagedChatClient:
@@ -72,14 +73,22 @@ class ChatModels:
                     "Workspace(chat=...)",
                 )
             self._client = self._managed(choice)
+            self._owned = self._client.client is not choice and self._client is not choice
         return self._client
+
+    def other(self, choice: ChatClient | str | Path) -> ManagedChatClient:
+        """Return another model, for one use, with the same budget, accounts and kept replies."""
+        if not isinstance(choice, str | Path):
+            return self._managed(choice)
+        if str(choice) not in self._others:
+            self._others[str(choice)] = self._managed(choice)
+        return self._others[str(choice)]
 
     def _managed(self, choice: ChatClient | str | Path) -> ManagedChatClient:
         from nbrag.models.chat import ManagedChatClient, resolve_chat
         from nbrag.stores.duckdb.chat import DuckDBLedger, DuckDBReplyStore
 
         client = resolve_chat(choice)
-        self._owned = client is not choice
         if isinstance(client, ManagedChatClient):
             return client
         self._ledger = self._ledger or DuckDBLedger(self._database)
@@ -108,6 +117,7 @@ class ChatModels:
         if chat is not None:
             try:
                 self._client = self._managed(chat)
+                self._owned = self._client.client is not chat and self._client is not chat
             except Exception:
                 self._choice, self._budget, self._concurrency, self._client, self._owned = before
                 raise
@@ -131,6 +141,9 @@ class ChatModels:
             except StoreError as error:
                 warnings.warn(f"the accounts were not kept: {error.message}", stacklevel=3)
         _close(client if self._owned else None)
+        others, self._others = self._others, {}
+        for other in others.values():
+            _close(other)
 
 
 def _close(client: ManagedChatClient | None) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from nbrag.asking import DEFAULT_PIPELINE, AskingWorkspace
 from nbrag.background import run, run_with_progress
 from nbrag.chat_models import ChatModels
 from nbrag.errors import (
@@ -18,7 +19,6 @@ from nbrag.errors import (
     ConfigurationError,
     DatabaseReadOnly,
     PipelineNotFound,
-    StoreError,
     did_you_mean,
 )
 
@@ -39,11 +39,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DEFAULT_PIPELINE", "Workspace"]
 
-#: The pipeline that always exists: hybrid search with default options.
-DEFAULT_PIPELINE = "default"
 
-
-class Workspace:
+class Workspace(AskingWorkspace):
     """One DuckDB file with its collections and pipelines, and the models that they use.
 
     Parameters
@@ -400,24 +397,6 @@ class Workspace:
         built = self.pipeline(pipeline)
         results = run(built.process(target, question, top_k=top_k, content=content, where=where))
         return self._with_recorded_trace(results, pipeline)
-
-    def _with_recorded_trace(self, results: RetrievalResults, pipeline: str) -> RetrievalResults:
-        """Keep the run in the table ``nbrag.trace``; a failure to do so is only a warning."""
-        from nbrag.stores.duckdb import record_trace
-
-        if self.read_only:
-            return results
-        try:
-            record_trace(
-                self.database,
-                results.trace.rows(),
-                question=results.trace.question,
-                collection=results.trace.collection,
-                pipeline=pipeline,
-            )
-        except StoreError as error:
-            return results.with_warning(f"the trace was not kept: {error.message}")
-        return results
 
     def evaluate(
         self,

@@ -30,7 +30,7 @@ _log = logging.getLogger("nbrag.notebook")
 _LINE = re.compile(r"^\s*(?:[\w.,\[\] ]+=\s*)?%{1,2}(rag_\w+)\s(.*)$")
 _CELL = re.compile(r"^\s*%%(rag_\w+)\b")
 _STAGES = {"rag_pipeline": "retrieval", "rag_ingest": "ingestion"}
-_FREE_TEXT = {"rag_search"}
+_FREE_TEXT = {"rag_ask", "rag_search"}
 _METRICS = ("MAP", "MRR", "P@5", "nDCG@10", "recall@10", "recall@5")
 #: What an option's value or a position names.
 _NAMES = {

@@ -79,6 +79,10 @@ class Progress:
         """Show a state of the work."""
         self._show(ProgressState(text, done, total))
 
+    def show(self, state: ProgressState) -> None:
+        """Show a state that has more to show than a line and a bar."""
+        self._show(state)
+
     def finish(self, result: Any, *, summary: str | None = None) -> None:
         """Let the result take the place of the progress, so that the cell has one output.
 

@@ -11,7 +11,7 @@ from nbrag.errors import ConfigurationError, NbragError
 from nbrag.notebook.configuration import Configuration, SettingValue
 
 if TYPE_CHECKING:
-    from nbrag.types import RetrievalResults
+    from nbrag.types import Answer, RetrievalResults
     from nbrag.workspace import Workspace
 
 __all__ = [
@@ -40,12 +40,15 @@ class NotebookSession:
     Attributes
     ----------
     last_results
-        Of the last search, for ``%rag_trace``.
+        Of the last search or question, for ``%rag_trace``.
+    last_answer
+        What ``%rag_ask --follow-up`` follows.
     """
 
     def __init__(self, configuration: Configuration | None = None) -> None:
         self.configuration = configuration or Configuration()
-        self.last_results: RetrievalResults | None = None
+        self.last_results: RetrievalResults | Answer | None = None
+        self.last_answer: Answer | None = None
         self._workspace: Workspace | None = None
         self._opened_with: tuple[Any, ...] = ()
         self._chat: tuple[Any, ...] | None = None
@@ -180,7 +183,7 @@ class NotebookSession:
     def close_workspace(self) -> None:
         """Close the workspace, unless it belongs to somebody else."""
         workspace, self._workspace = self._workspace, None
-        self.last_results = None
+        self.last_results = self.last_answer = None
         if workspace is None or not self._owned:
             return
         lost = workspace.collections() if self._opened_with[0] == _MEMORY else []

@@ -17,6 +17,7 @@ LAYERS = (
     ("ingestion", "retrieval"),
     ("orchestration", "evaluation"),
     ("chat_models",),
+    ("asking",),
     ("workspace",),
     ("model_list",),
     ("notebook",),
