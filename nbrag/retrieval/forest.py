@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from nbrag.protocols import Collection
-from nbrag.types import RetrievalChunk, SummaryTree
+from nbrag.types import RetrievalChunk, SummaryTree, TreeLink
 
 __all__ = ["Forest", "read_forest", "source_passages", "within_budget"]
 
 #: What a row whose tokens nobody counted is taken to have: an English token's usual length.
 _CHARACTERS_PER_TOKEN = 4
+_State = tuple[list[TreeLink], list[str], list[str]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,6 +84,10 @@ class Forest:
         return replace(chunk, record={**chunk.record, **about})
 
 
+#: The last tree of each collection and what it was made from: comparing that is far quicker.
+_known: weakref.WeakKeyDictionary[Collection, tuple[_State, Forest]] = weakref.WeakKeyDictionary()
+
+
 async def read_forest(collection: Collection, where: Any = None) -> Forest | None:
     """Return a collection's summary tree as it is now; None when it has none.
 
@@ -97,24 +103,42 @@ async def read_forest(collection: Collection, where: Any = None) -> Forest | Non
     FilterError
         When the filter doesn't fit the collection's fields.
     """
-    tree = SummaryTree(await collection.tree())
-    if not len(tree):
+    links = await collection.tree()
+    if not links:
         return None
-    originals = await collection.original_ids()
-    summaries = frozenset(await collection.summary_ids())
-    present = summaries.intersection(tree.summaries)
-    loose = tuple(chunk_id for chunk_id in originals if chunk_id not in tree)
-    missing = len(tree) - len(present)
+    state = (links, await collection.original_ids(), await collection.summary_ids())
+    whole = _remembered(collection, state)
     if where is None:
-        return Forest(tree, missing, loose, len(loose), summaries, present, present, None)
+        return whole
     passing = frozenset(await collection.original_ids(where=where))
     shown = frozenset(
         node
         for node in await collection.summary_ids(where=where)
-        if node in present and passing.issuperset(tree.passages_beneath(node))
+        if node in whole.present and passing.issuperset(whole.tree.passages_beneath(node))
     )
-    left = tuple(chunk_id for chunk_id in loose if chunk_id in passing)
-    return Forest(tree, missing, left, len(loose), summaries, present, shown, passing)
+    loose = tuple(chunk_id for chunk_id in whole.loose if chunk_id in passing)
+    return replace(whole, loose=loose, shown=shown, passing=passing)
+
+
+def _remembered(collection: Collection, state: _State) -> Forest:
+    """Return the tree without a filter, made anew where it is another than the last time."""
+    try:
+        known = _known.get(collection)
+    except TypeError:
+        # Not every object can be held on to weakly.
+        return _whole(*state)
+    if known is None or known[0] != state:
+        known = _known[collection] = (state, _whole(*state))
+    return known[1]
+
+
+def _whole(links: list[TreeLink], originals: list[str], rows: list[str]) -> Forest:
+    """Return the tree as it is without a filter."""
+    tree, summaries = SummaryTree(links), frozenset(rows)
+    present = summaries.intersection(tree.summaries)
+    loose = tuple(chunk_id for chunk_id in originals if chunk_id not in tree)
+    missing = len(tree) - len(present)
+    return Forest(tree, missing, loose, len(loose), summaries, present, present, None)
 
 
 async def source_passages(collection: Collection, chunk_id: str) -> list[RetrievalChunk]:

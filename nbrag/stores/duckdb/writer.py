@@ -376,6 +376,8 @@ def _replace_tree(
     vectors: NDArray[np.float32],
     links: Sequence[TreeLink],
 ) -> Change:
+    import pyarrow as pa
+
     require_tree(cursor, name)
     entry = entry_of(cursor, name)
     nothing = np.empty(0, np.int64)
@@ -397,10 +399,12 @@ def _replace_tree(
     same = _unchanged(cursor, name, incoming)
     fresh = [place for place, chunk in enumerate(summaries) if chunk.id not in same]
     incoming = prepare_summaries([owned[p] for p in fresh], vectors[fresh], incoming.types)
-    stays = f" AND id NOT IN ({', '.join(map(literal, sorted(same)))})" if same else ""
+    cursor.register("nbrag_same", pa.table({"id": pa.array(sorted(same), pa.string())}))
     removed = cursor.execute(
-        f"DELETE FROM {table(name, 'chunks')} WHERE kind IN {SUMMARIES}{stays} RETURNING row"
+        f"DELETE FROM {table(name, 'chunks')} WHERE kind IN {SUMMARIES}"
+        " AND id NOT IN (SELECT id FROM nbrag_same) RETURNING row"
     ).fetchall()
+    cursor.unregister("nbrag_same")
     changed = write_links(cursor, name, kept_links)
     if not (removed or fresh or changed):
         return Change(entry.stamp, entry.stamp, nothing)
