@@ -13,6 +13,8 @@ from nbrag.errors import NbragError
 from nbrag.testing import read_records, run_notebook
 
 TECHNIQUES = ["crag", "expand", "hyde", "rerank-llm", "route"]
+#: Those that ask no chat model.
+WITHOUT_CHAT = ["rerank-cross-encoder"]
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +25,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.kernel
 @pytest.mark.model
-@pytest.mark.parametrize("name", TECHNIQUES)
+@pytest.mark.parametrize("name", [*TECHNIQUES, *WITHOUT_CHAT])
 def test_a_notebook_gives_the_figures_that_it_shows(
     notebooks: Path, database: Path, name: str
 ) -> None:
@@ -54,3 +56,14 @@ def test_replies_and_notebooks_say_that_they_are_authored(notebooks: Path) -> No
         told = [cell.source for cell in cells if cell.cell_type == "markdown"]
         assert any("**authored**" in text for text in told), name
         assert "when not to use it" in told[-1]
+
+
+def test_the_cross_encoder_s_figures_are_said_to_be_of_random_weights(notebooks: Path) -> None:
+    notebook = nbformat.read(notebooks / "rerank-cross-encoder.ipynb", as_version=4)
+    told = [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
+    assert any("**tiny classifier with random weights**" in text for text in told)
+    assert "when not to use it" in told[-1]
+    records = read_records(notebook)
+    assert records["reranked nDCG@10"] < records["hybrid nDCG@10"] - 0.1
+    low, high = records["mixed - hybrid nDCG@10"][1:]
+    assert low < 0 < high
