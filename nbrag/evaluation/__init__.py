@@ -6,18 +6,34 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from nbrag.evaluation.answer_cases import AnswerCase, AnswerCases
+    from nbrag.evaluation.answer_report import AnswerReport
+    from nbrag.evaluation.answer_running import evaluate_answers
     from nbrag.evaluation.beir import beir_records
     from nbrag.evaluation.comparison import EvaluationReport
     from nbrag.evaluation.judgements import Judgements
     from nbrag.evaluation.running import evaluate
 
-__all__ = ["EvaluationReport", "Judgements", "beir_records", "evaluate"]
+__all__ = [
+    "AnswerCase",
+    "AnswerCases",
+    "AnswerReport",
+    "EvaluationReport",
+    "Judgements",
+    "beir_records",
+    "evaluate",
+    "evaluate_answers",
+]
 
 _HOMES = {
+    "AnswerCase": "answer_cases",
+    "AnswerCases": "answer_cases",
+    "AnswerReport": "answer_report",
     "EvaluationReport": "comparison",
     "Judgements": "judgements",
     "beir_records": "beir",
     "evaluate": "running",
+    "evaluate_answers": "answer_running",
 }
 
 
