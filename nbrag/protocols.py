@@ -385,6 +385,14 @@ class Collection(Protocol):
         """
         ...
 
+    async def aliases(self) -> dict[str, dict[str, str]]:
+        """Return the other names that filters may use, by what they stand for, for each field."""
+        ...
+
+    async def add_aliases(self, aliases: Mapping[str, Mapping[str, str]]) -> None:
+        """Let filters use other names for what a field ``entities_...`` holds."""
+        ...
+
     async def delete_documents(self, document_ids: Sequence[str]) -> int:
         """Delete documents with all that hangs on them; return how many there were."""
         ...

@@ -6,7 +6,6 @@ import asyncio
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,11 +13,13 @@ from numpy.typing import NDArray
 
 from nbrag.errors import DocumentNotFound, StoreError
 from nbrag.protocols import StoredDocument
+from nbrag.stores._memory_rows import Row, fitting, lost_passages
 from nbrag.stores.answers import exact_answers, keyword_answers
 from nbrag.stores.filters import Filter, as_filter
 from nbrag.stores.filters_sql import check_filter
 from nbrag.stores.indices import CollectionIndices, IndexView, RowBatch, searched_kinds
-from nbrag.stores.metadata import BUILT_IN_FIELDS, FieldTypes, clean_text, converted, field_type
+from nbrag.stores.metadata import BUILT_IN_FIELDS, FieldTypes, clean_text, field_type
+from nbrag.stores.names import NameTable, in_stored_spelling
 from nbrag.stores.plans import LegAnswer, LegRequest, leg_requests, ranked_lists
 from nbrag.stores.questions import Scope
 from nbrag.stores.records import chunk_from_record, record_from_chunk
@@ -49,16 +50,6 @@ __all__ = ["MemoryCollection"]
 Entry = tuple[Document, Sequence[Chunk], NDArray[np.float32]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Row:
-    """One stored chunk: its record by column name, and its vector."""
-
-    record: dict[str, Any]
-    vector: NDArray[np.float32]
-    text_hash: str
-    text: str
-
-
 class MemoryCollection:
     """Documents, chunks and vectors in memory; implements :class:`nbrag.protocols.Collection`.
 
@@ -82,12 +73,13 @@ class MemoryCollection:
         self._lock = threading.RLock()
         self._generation = 0
         self._next_row = 0
-        self._rows: dict[int, _Row] = {}
+        self._rows: dict[int, Row] = {}
         self._row_of: dict[str, int] = {}
         self._documents: dict[str, tuple[Document, str]] = {}
         self._staged: dict[str, NDArray[np.float32]] = {}
         self._types = FieldTypes()
         self._links: list[TreeLink] = []
+        self._aliases: dict[str, dict[str, str]] = {}
         self._indices = CollectionIndices(identity.dimension, language)
         self._indices.change(self._stamp, removed=np.empty(0, np.int64), added=[])
 
@@ -130,11 +122,11 @@ class MemoryCollection:
         if condition is None:
             return view.scope(kinds)
         names = {str(kind) for kind in searched_kinds(kinds)}
-        check_filter(condition, self._field_types())
+        checked = self._checked(condition)
         passing = [
             row
             for row, stored in self._rows.items()
-            if stored.record["kind"] in names and condition.evaluate(stored.record)
+            if stored.record["kind"] in names and checked.evaluate(stored.record)
         ]
         return view.scope(kinds, np.array(sorted(passing), np.int64))
 
@@ -253,17 +245,37 @@ class MemoryCollection:
         with self._lock:
             return list(self._links)
 
+    async def aliases(self) -> dict[str, dict[str, str]]:
+        """Return the other names that filters may use; see the DuckDB collection's method."""
+        return {field: dict(pairs) for field, pairs in self._aliases.items()}
+
+    async def add_aliases(self, aliases: Mapping[str, Mapping[str, str]]) -> None:
+        """Let filters use other names; see the DuckDB collection's method."""
+        for field, pairs in aliases.items():
+            self._aliases.setdefault(field, {}).update(pairs)
+
     def _passing(self, kinds: frozenset[ChunkKind], where: Any) -> list[dict[str, Any]]:
         condition = as_filter(where)
         with self._lock:
-            if condition is not None:
-                check_filter(condition, self._field_types())
+            condition = None if condition is None else self._checked(condition)
             return [
                 stored.record
                 for stored in self._rows.values()
                 if stored.record["kind"] in kinds
                 and (condition is None or condition.evaluate(stored.record))
             ]
+
+    def _checked(self, condition: Filter) -> Filter:
+        """Return a filter that fits the fields, with names as they are stored."""
+        check_filter(condition, self._field_types())
+
+        def table_of(field: str) -> NameTable:
+            """Return what is known of a field's names."""
+            lists = (stored.record.get(field) or () for stored in self._rows.values())
+            names = (name for found in lists for name in found)
+            return NameTable.of_field(field, names, self._aliases.get(field))
+
+        return in_stored_spelling(condition, table_of)
 
     def _field_types(self) -> dict[str, str]:
         return {**BUILT_IN_FIELDS, **dict(sorted(self._types.types.items()))}
@@ -364,7 +376,7 @@ class MemoryCollection:
                 record["id"]
                 for record in records
                 if record["id"] in stored
-                and self._rows[stored[record["id"]]].record == self._fitting(record)
+                and self._rows[stored[record["id"]]].record == fitting(record, self._types.types)
             }
             gone = {row for chunk_id, row in stored.items() if chunk_id not in same}
             first, self._links = self._next_row, kept
@@ -372,7 +384,7 @@ class MemoryCollection:
                 del self._row_of[self._rows.pop(row).record["id"]]
             for record, (chunk, vector) in zip(records, pairs, strict=True):
                 if chunk.id not in same:
-                    self._add(self._fitting(record), chunk, vector)
+                    self._add(fitting(record, self._types.types), chunk, vector)
             self._advance(gone, list(range(first, self._next_row)))
 
     def _store(self, document: Document, chunk: Chunk, vector: NDArray[np.float32]) -> None:
@@ -386,35 +398,14 @@ class MemoryCollection:
         text_hash = stable_hash(chunk.embedding_text)
         self._staged.pop(text_hash, None)
         text = clean_text(chunk.embedding_text)
-        self._rows[self._next_row] = _Row(record, vector, text_hash, text)
+        self._rows[self._next_row] = Row(record, vector, text_hash, text)
         self._row_of[chunk.id] = self._next_row
         self._next_row += 1
 
     def _widen(self) -> None:
         """Bring all values to their fields' types, which may have grown."""
         for stored in self._rows.values():
-            stored.record.update(self._fitting(stored.record))
-
-    def _fitting(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a record with its values of their fields' types."""
-        types = self._types.types
-        return {
-            name: converted(value, types[name]) if name in types else value
-            for name, value in record.items()
-        }
-
-    def _lost(self, document_ids: set[str], incoming: Sequence[Entry]) -> set[str]:
-        """Return the ids of passages that go with documents and don't come back as they were."""
-        back = {
-            chunk.id: clean_text(chunk.content) for _, chunks, _ in incoming for chunk in chunks
-        }
-        return {
-            s.record["id"]
-            for s in self._rows.values()
-            if s.record["document_id"] in document_ids
-            and s.record["kind"] not in SUMMARY_KINDS
-            and back.get(s.record["id"]) != s.record["content"]
-        }
+            stored.record.update(fitting(stored.record, self._types.types))
 
     def _remove(self, document_ids: set[str], incoming: Sequence[Entry] = ()) -> set[int]:
         """Take out the documents' rows and those derived from them; return which these are.
@@ -431,7 +422,9 @@ class MemoryCollection:
         self, document_ids: set[str], incoming: Sequence[Entry]
     ) -> tuple[set[int], list[TreeLink]]:
         known = document_ids & self._documents.keys()
-        links, above = without_lost(self._links, self._lost(known, incoming))
+        links, above = without_lost(
+            self._links, lost_passages(self._rows.values(), known, incoming)
+        )
         alike = {
             document.id
             for document, _, _ in incoming

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 from pydantic import BaseModel, BeforeValidator, Field, create_model, field_validator
 
 from nbrag.ingestion.enriching import ChunkEnricher
-from nbrag.ingestion.processors._names import FoldedText, NameTable, bare_name, name_key
+from nbrag.ingestion.processors._names import FoldedText
 from nbrag.models.chat.passages import PASSAGES_ARE_DATA, passage_block
 from nbrag.models.chat.structured import ask
 from nbrag.protocols import ChatClient, Collection
 from nbrag.spec import BuildContext, StageDefinition, StageOptions, register_stage
+from nbrag.stores.names import MOST_NAMES, NAMES_PREFIX, NameTable, bare_name, name_key
 from nbrag.types import ChatMessage, Chunk, RetrievalChunk
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EntityExtractionProcessor", "EntityOptions"]
 
-_PREFIX = "entities_"
+_PREFIX = NAMES_PREFIX
 _VERSIONS = "versions"
 _KIND = re.compile(r"[A-Za-z0-9_]{1,40}")
 #: What the built-in kinds are, in the words of the prompt.
@@ -98,7 +99,8 @@ class EntityExtractionProcessor(ChunkEnricher):
 
     All spellings of a name (case, punctuation, spacing, possessive ending, the ``v`` of a version,
     the aliases of the options) become the one that came first, in the order of the chunks, so
-    that ``"Azure" in entities_technologies`` finds them all. Which ones came first in earlier runs
+    that ``"Azure" in entities_technologies`` finds them all; a filter may use any spelling or alias
+    too. Which ones came first in earlier runs
     is known after :meth:`prepare`; without it, each run goes by its own chunks alone, and a run
     over new documents may choose another spelling than the stored documents have.
 
@@ -124,12 +126,12 @@ class EntityExtractionProcessor(ChunkEnricher):
         listed = "\n".join(f"- {kind}: {_described(kind)}" for kind in kinds)
         self._system = ChatMessage("system", _SYSTEM.format(kinds=listed, most=self.options.most))
         self._schema, self._attributes = _form(kinds)
+        self._aliases = dict(_pair(pair) for pair in self.options.aliases)
         self._known = self._tables()
 
     def _tables(self) -> dict[str, NameTable]:
-        aliases = dict(_pair(pair) for pair in self.options.aliases)
         return {
-            kind: NameTable(aliases=aliases, version=kind == _VERSIONS)
+            kind: NameTable.of_field(_PREFIX + kind, (), self._aliases)
             for kind in self.options.kinds
         }
 
@@ -137,8 +139,16 @@ class EntityExtractionProcessor(ChunkEnricher):
         """Take up the spellings that a collection holds, for the runs that follow."""
         tables = self._tables()
         for kind, table in tables.items():
-            await table.learn_field(collection, _PREFIX + kind)
+            field = _PREFIX + kind
+            if field in await collection.fields():
+                table.learn(map(str, await collection.field_values(field, limit=MOST_NAMES)))
         self._known = tables
+
+    async def finalize(self, collection: Collection) -> None:
+        """Let filters of the collection use the aliases."""
+        if self._aliases:
+            fields = [_PREFIX + kind for kind in self.options.kinds]
+            await collection.add_aliases(dict.fromkeys(fields, self._aliases))
 
     async def process(self, chunks: AsyncIterator[Chunk]) -> AsyncIterator[Chunk]:
         """Yield the chunks in their order, their names in one spelling each."""

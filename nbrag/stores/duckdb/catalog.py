@@ -153,6 +153,7 @@ def remove_entry(cursor: DuckDBPyConnection, name: str) -> CollectionEntry:
         cursor.execute(f"DROP SCHEMA {entry.name.schema}")
     cursor.execute("DELETE FROM nbrag.collections WHERE name = ?", [name])
     cursor.execute("DELETE FROM nbrag.fields WHERE collection = ?", [name])
+    cursor.execute("DELETE FROM nbrag.aliases WHERE collection = ?", [name])
     cursor.execute("DELETE FROM nbrag.derived WHERE uid = ?", [entry.uid])
     return entry
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nbrag.errors import ConfigurationError
-from nbrag.stores.duckdb import catalog, rows, tree
+from nbrag.stores.duckdb import catalog, names, rows, tree
 from nbrag.stores.duckdb.database import DuckDBDatabase
 from nbrag.stores.duckdb.identifiers import CollectionName, check_collection_name, table
 from nbrag.stores.duckdb.loading import present_state
@@ -259,6 +259,10 @@ class DuckDBCollection:
 
         return await self.database.run(found)
 
+    async def aliases(self) -> dict[str, dict[str, str]]:
+        """Return the other names that filters may use, by what they stand for, for each field."""
+        return await self.database.run(lambda cursor: names.read_aliases(cursor, self.name))
+
     # Writing -----------------------------------------------------------------------------
 
     @property
@@ -276,6 +280,21 @@ class DuckDBCollection:
         """
         self.database.require_writable()
         return DuckDBWriteSession(self)
+
+    async def add_aliases(self, aliases: Mapping[str, Mapping[str, str]]) -> None:
+        """Let filters use other names; one that is known already gets its new meaning.
+
+        Parameters
+        ----------
+        aliases
+            For each field ``entities_...``, other names by what they stand for.
+        """
+        self.database.require_writable()
+        await self.database.run(
+            lambda cursor: names.write_aliases(cursor, self.name, aliases),
+            write=True,
+            after=self._state.follow,
+        )
 
     async def delete_documents(self, document_ids: Sequence[str]) -> int:
         """Delete documents with all that hangs on them, from every leg.

@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 
 from nbrag.errors import CollectionNotFound
 from nbrag.stores.answers import exact_answers, keyword_answers
-from nbrag.stores.duckdb.catalog import field_types
 from nbrag.stores.duckdb.identifiers import literal, table
 from nbrag.stores.duckdb.loading import present_state, synchronise
+from nbrag.stores.duckdb.names import compiled
 from nbrag.stores.duckdb.rows import stored_similarities
 from nbrag.stores.duckdb.state import CollectionState
 from nbrag.stores.filters import Filter, as_filter
-from nbrag.stores.filters_sql import compile_filter
 from nbrag.stores.indices import IndexView, Moved, searched_kinds
 from nbrag.stores.plans import LegAnswer, LegRequest, leg_requests, ranked_lists
 from nbrag.stores.questions import Scope, led_answers
@@ -207,7 +206,7 @@ def _scope(
         return kept
     passing = None
     if condition is not None:
-        sql, parameters = compile_filter(condition, field_types(cursor, state.name))
+        sql, parameters = compiled(cursor, state.name, condition)
         names = ", ".join(literal(name) for name in key[1:])
         found = cursor.execute(
             f"SELECT row FROM {table(state.name, 'chunks')} WHERE {sql} AND kind IN ({names})",

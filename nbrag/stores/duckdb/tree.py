@@ -7,11 +7,10 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nbrag.errors import StoreError
-from nbrag.stores.duckdb.catalog import field_types
 from nbrag.stores.duckdb.identifiers import CollectionName, literal, table
+from nbrag.stores.duckdb.names import compiled
 from nbrag.stores.duckdb.schema import TREE_COLUMNS, create_tree
 from nbrag.stores.filters import as_filter
-from nbrag.stores.filters_sql import compile_filter
 from nbrag.stores.trees import SUMMARY_KINDS
 from nbrag.types import ChunkKind, Document, TreeLink
 
@@ -121,7 +120,7 @@ def _ids(
     condition = as_filter(where)
     sql, parameters = "true", list[Any]()
     if condition is not None:
-        sql, parameters = compile_filter(condition, field_types(cursor, name))
+        sql, parameters = compiled(cursor, name, condition)
     found = cursor.execute(
         f"SELECT id FROM {table(name, 'chunks')} WHERE kind IN {kinds} AND ({sql})"
         f" ORDER BY {order}",

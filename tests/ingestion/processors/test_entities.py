@@ -397,7 +397,8 @@ def test_a_filter_finds_all_spellings(kind: str) -> None:
             if kind == "memory"
             else workspace.collection("docs")
         )
-        pipeline = workspace.ingestion_pipeline().use_entities().build()
+        aliases = ("the big cloud=Azure",)
+        pipeline = workspace.ingestion_pipeline().use_entities(aliases=aliases).build()
         report = nbrag.run(pipeline.run(RECORDS, collection))
         assert report.counts == {"added": 4}
         assert not report.warnings
@@ -405,7 +406,11 @@ def test_a_filter_finds_all_spellings(kind: str) -> None:
         assert {field: fields[field] for field in FIELDS} == dict.fromkeys(FIELDS, "VARCHAR[]")
         assert found(workspace, collection, '"Azure" in entities_technologies') == {"one", "two"}
         assert found(workspace, collection, '"Go" in entities_technologies') == set()
-        assert found(workspace, collection, '"v4.2" in entities_versions') == {"one"}
+        for spelling in ("AZURE", "azure's", "The Big Cloud"):
+            where = f'"{spelling}" in entities_technologies'
+            assert found(workspace, collection, where) == {"one", "two"}
+        for version in ("v4.2", "4.2", "Version 4.2"):
+            assert found(workspace, collection, f'"{version}" in entities_versions') == {"one"}
         assert found(workspace, collection, '"Google" in entities_organizations') == {"three"}
         assert nbrag.run(collection.field_values("entities_technologies")) == ["Azure"]
 
