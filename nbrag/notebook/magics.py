@@ -18,7 +18,6 @@ from nbrag.errors import (
     ConfigurationError,
     MagicUsageError,
     QueryError,
-    SpecificationError,
     did_you_mean,
 )
 from nbrag.notebook.adapter import Call, adapter, common_options
@@ -206,7 +205,12 @@ class RagMagics(Magics):
         if options.file and body:
             raise MagicUsageError("%%rag_pipeline: stages are given in the cell and by --file.")
         if options.file:
-            workspace.save_pipeline(_file_spec(options.file, options.name, options.collection))
+            from nbrag.notebook.pipeline_files import read_pipeline_file
+
+            spec = read_pipeline_file(
+                options.file, name=options.name, collection=options.collection
+            )
+            workspace.save_pipeline(spec)
         elif call.body is not None:
             workspace.save_pipeline(
                 _body_spec(call, "retrieval", options.name, collection=options.collection)
@@ -405,36 +409,6 @@ def _body_spec(call: Call, kind: Any, name: str, **place: Any) -> PipelineSpec:
     from nbrag.spec import PipelineSpec
 
     return PipelineSpec.from_body(kind, call.body or "", name=name, first_line=2, **place)
-
-
-def _file_spec(file: str, name: str, collection: str | None) -> PipelineSpec:
-    """Return the retrieval pipeline in a file, under another name and collection if given."""
-    from dataclasses import replace
-
-    from nbrag.spec import PipelineSpec
-
-    path = Path(file).expanduser()
-    try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        folder = path.parent
-        known = [p.name for p in folder.iterdir() if p.is_file()] if folder.is_dir() else []
-        reason = getattr(error, "strerror", None) or "it is not text"
-        raise SpecificationError(
-            f"pipeline file '{file}' can't be read: {reason.lower()}.",
-            hint=did_you_mean(path.name, known, what="files"),
-        ) from None
-    if path.suffix.lower() == ".json":
-        spec = PipelineSpec.from_json(text)
-    elif text.lstrip().startswith("%%"):
-        spec = PipelineSpec.from_cell(text)
-    else:
-        spec = PipelineSpec.from_body("retrieval", text)
-    if spec.kind != "retrieval":
-        raise SpecificationError(
-            f"'{file}' holds an ingestion, not a retrieval pipeline.", hint="see %%rag_ingest"
-        )
-    return replace(spec, name=name, collection=collection or spec.collection)
 
 
 def _cases(name: str, call: Call) -> Any:

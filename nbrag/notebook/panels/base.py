@@ -24,6 +24,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Panel"]
 
+#: Core controls leave little room for tables, and hardly show where the focus is.
+_STYLE = (
+    "<style>"
+    ".nbrag-panel .widget-html-content{line-height:1.4}"
+    ".nbrag-panel tbody td{border-top:1px solid var(--jp-border-color2,#8884)}"
+    ".nbrag-panel button:focus-visible,.nbrag-panel summary:focus-visible,"
+    ".nbrag-panel select:focus,.nbrag-panel input:focus,.nbrag-panel textarea:focus"
+    "{outline:2px solid var(--jp-brand-color1,#1976d2);outline-offset:1px}"
+    "</style>"
+)
+
 
 class Panel(VBox):  # type: ignore[misc]
     """A box of controls over a state; the base of all panels.
@@ -74,7 +85,9 @@ class Panel(VBox):  # type: ignore[misc]
         """Show the panel's controls, between the heading and the line of state."""
         status = row(self._stop, self._status)
         self._status.layout.width = "auto"
-        self.children = (title(html.escape(self.heading)), self._alert, *children, status)
+        heading = title(html.escape(self.heading))
+        heading.value += _STYLE
+        self.children = (heading, self._alert, *children, status)
 
     def on_click(self, control: Any, action: Callable[[], None]) -> None:
         """Run an action when a button is pressed."""

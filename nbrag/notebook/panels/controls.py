@@ -131,7 +131,7 @@ def listing(label: str, options: Sequence[Any] = (), *, rows: int = 8, width: st
     """Return a list in which one entry is chosen; arrow keys go through it."""
     import ipywidgets
 
-    common = _common(label, width, "", "initial")
+    common = _common(label, width, "", _LABEL)
     return ipywidgets.Select(options=list(options), rows=rows, value=None, **common)
 
 
