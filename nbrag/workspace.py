@@ -185,8 +185,8 @@ class Workspace(AskingWorkspace):
             self._open[name] = open_collection(self.database, name, index=self.index)
         return self._open[name]
 
-    def collection(self, name: str) -> Collection:
-        """Return the collection of that name; it is made for the embedder in use if need be."""
+    def collection(self, name: str, *, embedder: Embedder | None = None) -> Collection:
+        """Return the collection of that name; it is made for the embedder if need be."""
         from nbrag.stores.duckdb import create_collection
 
         if name in self.collections():
@@ -197,7 +197,7 @@ class Workspace(AskingWorkspace):
                 hint="open it with read_only=False",
             )
         self._open[name] = create_collection(
-            self.database, name, self.embedder.identity, index=self.index
+            self.database, name, (embedder or self.embedder).identity, index=self.index
         )
         return self._open[name]
 
@@ -335,7 +335,7 @@ class Workspace(AskingWorkspace):
         chosen = spec or PipelineSpec("ingestion", collection)
         given = given_sources(chosen, sources)
         pipeline = IngestionPipelineBuilder(chosen, self.context).build()
-        target = self.collection(collection)
+        target = self.collection(collection, embedder=pipeline.embedder)
         report = run_with_progress(
             lambda keep: pipeline.run(
                 given,

@@ -7,7 +7,7 @@ from typing import Any, Self
 from nbrag.ingestion.functions import as_processor
 from nbrag.ingestion.pipeline import IngestionPipeline
 from nbrag.ingestion.processors.chunk import ChunkOptions, build_chunker
-from nbrag.protocols import Chunker, IngestionDocumentProcessor
+from nbrag.protocols import Chunker, Embedder, IngestionDocumentProcessor
 from nbrag.spec import BuildContext, PipelineSpec, SpecBuilder, stage_definition
 
 __all__ = ["IngestionPipelineBuilder"]
@@ -53,9 +53,19 @@ class IngestionPipelineBuilder(SpecBuilder):
         own = by_role["chunker"]
         chunker = own[-1] if own else build_chunker(ChunkOptions(), self._context)
         return IngestionPipeline(
-            self._context.embedder(),
+            self._embedder(),
             chunker,
             document_processors=by_role["document"],
             chunk_processors=by_role["chunk"],
             spec=self._spec,
         )
+
+    def _embedder(self) -> Embedder:
+        """Return the embedder, for late chunking where the stage ``chunk`` asks for it."""
+        embedder: Embedder = self._context.embedder()
+        options = [stage.options for stage in self._spec.stages]
+        if any(isinstance(each, ChunkOptions) and each.late for each in options):
+            from nbrag.models.embedding import LateEmbedder
+
+            return LateEmbedder(embedder)
+        return embedder

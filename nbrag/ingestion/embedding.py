@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from nbrag.models.embedding import LateEmbedder
 from nbrag.protocols import Embedder, WriteSession
 from nbrag.types import Chunk, Document, stable_hash
 
@@ -28,7 +29,8 @@ class ReadyDocument:
     document, chunks
         What is to be written.
     hashes
-        Hash of each chunk's embedding text.
+        Hash of each chunk's embedding text; in late chunking each chunk's id, because there the
+        same text has another vector at another place.
     vectors
         float32 vectors by hash.
     embedded
@@ -50,10 +52,13 @@ class ReadyDocument:
 class VectorBatcher:
     """Collects chunks up to a token budget, embeds what is new, and hands on whole documents.
 
+    Vectors of late chunking depend on the whole document: nothing that is known from elsewhere or
+    from before is used for them, and each document is embedded at once.
+
     Parameters
     ----------
     embedder
-        Computes the vectors.
+        Computes the vectors; a :class:`~nbrag.models.embedding.LateEmbedder` by late chunking.
     session
         Knows earlier vectors, keeps those of unfinished documents, and writes.
     batch_tokens
@@ -64,6 +69,7 @@ class VectorBatcher:
         self, embedder: Embedder, session: WriteSession, *, batch_tokens: int = BATCH_TOKENS
     ) -> None:
         self._embedder = embedder
+        self._late = embedder if isinstance(embedder, LateEmbedder) else None
         self._session = session
         self._budget = batch_tokens
         self._open: list[ReadyDocument] = []
@@ -73,6 +79,8 @@ class VectorBatcher:
 
     async def add(self, document: Document, chunks: Sequence[Chunk]) -> list[ReadyDocument]:
         """Take a document; return those, in order, that are complete now."""
+        if self._late is not None:
+            return await self._add_late(self._late, document, chunks)
         entry = ReadyDocument(
             document, list(chunks), [stable_hash(chunk.embedding_text) for chunk in chunks]
         )
@@ -87,6 +95,34 @@ class VectorBatcher:
             self._pending[text_hash] = (chunk.embedding_text, tokens)
             self._pending_tokens += tokens
             entry.embedded += 1
+        return self._take_complete()
+
+    async def _add_late(
+        self, embedder: LateEmbedder, document: Document, chunks: Sequence[Chunk]
+    ) -> list[ReadyDocument]:
+        """Embed a document as a whole; return the documents collected when they are enough."""
+        import numpy as np
+
+        entry = ReadyDocument(document, list(chunks), [chunk.id for chunk in chunks])
+        placed = [(chunk.id, chunk.span) for chunk in chunks if chunk.span is not None]
+        derived = [chunk for chunk in chunks if chunk.span is None]
+        vectors = np.concatenate(
+            [
+                await embedder.embed_spans(
+                    document.text, [(span.start, span.end) for _, span in placed]
+                ),
+                await embedder.embed_documents([chunk.embedding_text for chunk in derived]),
+            ]
+        )
+        names = [name for name, _ in placed] + [chunk.id for chunk in derived]
+        entry.vectors.update(zip(names, vectors, strict=True))
+        entry.embedded = len(names)
+        self.embedded += len(names)
+        self._open.append(entry)
+        self._pending_tokens += sum(max(chunk.token_count, 1) for chunk in chunks)
+        if self._pending_tokens < self._budget:
+            return []
+        self._pending_tokens = 0
         return self._take_complete()
 
     async def flush(self) -> list[ReadyDocument]:

@@ -27,7 +27,7 @@ from nbrag.protocols import (
     IngestionDocumentProcessor,
     SourceItem,
 )
-from nbrag.types import Document, stable_hash
+from nbrag.types import Document, EmbedderIdentity, stable_hash
 
 if TYPE_CHECKING:
     from nbrag.spec.pipeline import PipelineSpec
@@ -172,12 +172,7 @@ class IngestionPipeline:
         text_column: str,
         progress: Callable[[IngestionProgress], None],
     ) -> IngestReport:
-        if collection.identity != self.embedder.identity:
-            raise EmbedderMismatch(
-                f"collection '{collection.name}' was made with the embedder "
-                f"{collection.identity.name}, not with {self.embedder.identity.name}.",
-                hint="use that embedder, or ingest into a new collection",
-            )
+        self._refuse_mixing(collection.name, collection.identity)
         run = IngestionRun(self, collection, text_column, progress)
         await run.ingest(sources)
         if remove_missing:
@@ -185,6 +180,23 @@ class IngestionPipeline:
             await run.remove_missing()
         await run.finalize()
         return run.report()
+
+    def _refuse_mixing(self, name: str, stored: EmbedderIdentity) -> None:
+        """Refuse a collection whose vectors can't stand beside this pipeline's."""
+        own = self.embedder.identity
+        if stored == own:
+            return
+        if stored.searched_with == own.searched_with:
+            made = "with" if stored == stored.as_late else "without"
+            raise EmbedderMismatch(
+                f"collection '{name}' was made {made} late chunking, and its vectors must not be "
+                "mixed with others.",
+                hint=f"ingest {made} 'chunk late=true', or into a new collection",
+            )
+        raise EmbedderMismatch(
+            f"collection '{name}' was made with the embedder {stored.name}, not with {own.name}.",
+            hint="use that embedder, or ingest into a new collection",
+        )
 
 
 def _read(item: SourceItem, data: bytes) -> Document:

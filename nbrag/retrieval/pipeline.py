@@ -237,7 +237,7 @@ class RetrievalPipeline:
 
         def embedder() -> Embedder:
             found = self._embedder()
-            if found.identity != collection.identity:
+            if found.identity != collection.identity.searched_with:
                 raise EmbedderMismatch(
                     f"collection '{collection.name}' was made with the embedder "
                     f"{collection.identity.name}, not with {found.identity.name}.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Literal
 
@@ -19,6 +19,9 @@ __all__ = [
     "Span",
     "stable_hash",
 ]
+
+#: Marks the pooling of vectors whose tokens were seen within the whole document.
+_LATE = "late-"
 
 MetadataValue = str | int | float | bool | list[str] | None
 
@@ -206,7 +209,8 @@ class EmbedderIdentity:
     dimension
         Length of a vector.
     pooling
-        How token vectors become one: ``mean``, ``cls``, ``last``, or ``none``.
+        How token vectors become one: ``mean``, ``cls``, ``last``, or ``none``; ``late-mean`` for
+        vectors of late chunking.
     normalized
         Whether vectors have length 1.
     query_prefix, document_prefix
@@ -220,3 +224,13 @@ class EmbedderIdentity:
     normalized: bool = True
     query_prefix: str = ""
     document_prefix: str = ""
+
+    @property
+    def as_late(self) -> EmbedderIdentity:
+        """The identity of the same model's vectors that are made by late chunking."""
+        return replace(self, pooling=_LATE + self.pooling.removeprefix(_LATE))
+
+    @property
+    def searched_with(self) -> EmbedderIdentity:
+        """The identity of the embedder whose query vectors such vectors are compared with."""
+        return replace(self, pooling=self.pooling.removeprefix(_LATE))

@@ -31,6 +31,10 @@ class ChunkOptions(StageOptions):
         le=4_096,
         description="tokens repeated from the chunk before, within a section",
     )
+    late: bool = Field(
+        default=False,
+        description="vectors by late chunking: each chunk embedded within its whole document",
+    )
 
 
 def build_chunker(options: ChunkOptions, context: BuildContext) -> Chunker:

@@ -7,11 +7,19 @@ from pathlib import Path
 
 from nbrag.errors import ConfigurationError
 from nbrag.models.embedding._reference import split_reference
+from nbrag.models.embedding.late import LateEmbedder, SpanEmbedder
 from nbrag.models.embedding.litellm import LiteLLMEmbedder
 from nbrag.models.embedding.onnx import OnnxEmbedder
 from nbrag.protocols import Embedder
 
-__all__ = ["LiteLLMEmbedder", "OnnxEmbedder", "default_embedder", "resolve_embedder"]
+__all__ = [
+    "LateEmbedder",
+    "LiteLLMEmbedder",
+    "OnnxEmbedder",
+    "SpanEmbedder",
+    "default_embedder",
+    "resolve_embedder",
+]
 
 _DEFAULT_NAMES = ("minilm", "default")
 _lock = threading.Lock()

@@ -158,12 +158,12 @@ class Encoder:
 
         output, mask = self._run(texts)
         if not self._per_token:
-            return self._scaled(output)
+            return self.scaled(output)
         if prefixes:
             # A text of nothing but its prefix keeps its last token.
             places = np.cumsum(mask, axis=1)
             mask &= places > np.minimum(prefixes, mask.sum(axis=1, keepdims=True) - 1)
-        return self._scaled(pool(self.pooling, output, mask))
+        return self.scaled(pool(self.pooling, output, mask))
 
     def token_states(self, text: Sequence[int]) -> NDArray[np.float32]:
         """Return float32 vectors of shape (len(text), length of a state), as the graph gives them.
@@ -203,7 +203,7 @@ class Encoder:
         self._check_shape(output, mask.shape)
         return output, mask
 
-    def _scaled(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    def scaled(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return vectors cut to what is kept of them, and scaled to length 1."""
         import numpy as np
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self
 from nbrag.errors import ConfigurationError, ModelInvalid, did_you_mean
 from nbrag.models.batching import batches_by_tokens
 from nbrag.models.embedding._encoder import Encoder
+from nbrag.models.embedding._late import SpanMeans
 from nbrag.models.embedding._settings import POOLINGS, EmbeddingSettings, read_settings
 from nbrag.models.files import ModelFiles, files_from_wheels, find_files
 from nbrag.models.known import BUILT_IN
@@ -220,6 +221,64 @@ class OnnxEmbedder:
     async def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return float32 vectors of shape (len(texts), dimension), each of length 1."""
         return await self._embed(texts, self._settings.query_prefix)
+
+    async def embed_spans(self, text: str, spans: Sequence[tuple[int, int]]) -> NDArray[np.float32]:
+        """Return vectors of stretches of a text, seen within it: late chunking.
+
+        The encoder sees the whole text, in windows that overlap by a half when it is longer than
+        the limit; a stretch's vector is the mean of its tokens' (Günther et al. 2024). One without
+        any token is embedded by itself.
+
+        Parameters
+        ----------
+        text
+            The whole text.
+        spans
+            (start, end) character offsets of the stretches.
+
+        Returns
+        -------
+        NDArray[numpy.float32]
+            Vectors of length 1, shape (len(spans), dimension).
+
+        Raises
+        ------
+        ModelInvalid
+            When the graph gives no vectors of tokens.
+        """
+        import numpy as np
+
+        if not spans:
+            return np.zeros((0, self.identity.dimension), dtype=np.float32)
+        loop = asyncio.get_running_loop()
+        workers = self._loaded_workers()
+        prefix = self._settings.document_prefix
+
+        def prepare() -> tuple[Encoder, SpanMeans]:
+            encoder, tokenizer = self._loaded_encoder(), self._loaded_tokenizer()
+            ids, offsets, special = tokenizer.encode_whole(prefix + text)
+            moved = [(start - len(prefix), end - len(prefix)) for start, end in offsets]
+            return encoder, SpanMeans(ids, moved, special, spans, self._limit)
+
+        encoder, seen = await loop.run_in_executor(workers, prepare)
+        for first in range(0, len(seen.windows), self._threads):
+            group = seen.windows[first : first + self._threads]
+            states = await asyncio.gather(
+                *(
+                    loop.run_in_executor(workers, encoder.token_states, seen.window_ids(window))
+                    for window in group
+                )
+            )
+            for window, found in zip(group, states, strict=True):
+                seen.add(window, found)
+        means = seen.means()
+        if not seen.empty:
+            return encoder.scaled(means)
+        alone = await self.embed_documents([text[slice(*spans[place])] for place in seen.empty])
+        means[seen.empty] = 1  # anything with a length, replaced below
+        vectors = encoder.scaled(means)
+        vectors[seen.empty] = alone
+        return vectors
 
     def close(self) -> None:
         """Free the model; calls in progress end as usual, and the next call loads it again."""

@@ -151,7 +151,7 @@ class HydeQueryTransformer(RetrievalQueryProcessor):
         if idle or not originals or not query.text.strip():
             return query
         embedder = self._embedder()
-        if embedder.identity != collection.identity:
+        if embedder.identity != collection.identity.searched_with:
             raise EmbedderMismatch(
                 f"collection '{collection.name}' was made with the embedder "
                 f"{collection.identity.name}, not with {embedder.identity.name}.",
