@@ -7,6 +7,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -217,29 +218,23 @@ class OnnxCrossEncoder:
         loop = asyncio.get_running_loop()
         workers = self._loaded_workers()
 
-        def prepare() -> tuple[Classifier, EncodedPairs]:
-            classifier, tokenizer = self._load()
-            return classifier, tokenizer.encode(
-                question, passages, headings=headings, windows=windows
-            )
-
+        prepare = partial(self._prepared, question, passages, headings=headings, windows=windows)
         classifier, encoded = await loop.run_in_executor(workers, prepare)
         pairs = encoded.pairs
-        found = np.empty(len(pairs))
         batches = batches_by_tokens([len(pair.ids) for pair in pairs], self._batch_tokens)
-
-        def run(batch: list[int]) -> None:
-            found[batch] = classifier.logits([pairs[index] for index in batch])
-
-        runs = [loop.run_in_executor(workers, run, batch) for batch in batches]
+        runs = [
+            loop.run_in_executor(workers, classifier.logits, [pairs[index] for index in batch])
+            for batch in batches
+        ]
         try:
-            await asyncio.gather(*runs)
+            found = await asyncio.gather(*runs)
         finally:
             # After an error or an interrupt, batches that have not begun are left out.
             for pending in runs:
                 pending.cancel()
         logits = np.full(len(passages), -np.inf)
-        np.maximum.at(logits, [pair.passage for pair in pairs], found)
+        for batch, numbers in zip(batches, found, strict=True):
+            np.maximum.at(logits, [pairs[index].passage for index in batch], numbers)
         return PairScores(
             logits, encoded.question_tokens, encoded.question_read, encoded.passages_cut
         )
@@ -264,6 +259,12 @@ class OnnxCrossEncoder:
             if self._workers is None:
                 self._workers = ThreadPoolExecutor(self._threads, "nbrag-reranking")
             return self._workers
+
+    def _prepared(
+        self, question: str, passages: Sequence[str], *, headings: Sequence[str], windows: int
+    ) -> tuple[Classifier, EncodedPairs]:
+        classifier, tokenizer = self._load()
+        return classifier, tokenizer.encode(question, passages, headings=headings, windows=windows)
 
     def _load(self) -> tuple[Classifier, PairTokenizer]:
         with self._lock:

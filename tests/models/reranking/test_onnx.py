@@ -164,7 +164,7 @@ async def test_eight_tasks_get_their_own_scores_and_nothing_stays_behind(folders
 def wide_copy(source: Path, target: Path, megabytes: int) -> None:
     """Write the graph with a large table that takes part and changes nothing."""
     graph = onnx.load(source)
-    table = np.zeros((megabytes, 2**18), dtype=np.float32)
+    table = np.zeros((512, megabytes * 512), dtype=np.float32)
     graph.graph.initializer.append(onnx.numpy_helper.from_array(table, "wide"))
     for node in graph.graph.node:
         node.output[:] = ["raw" if name == "logits" else name for name in node.output]
@@ -179,16 +179,16 @@ def wide_copy(source: Path, target: Path, megabytes: int) -> None:
 
 async def test_memory_comes_back_after_close(variant, folders):
     folder = variant()
-    wide_copy(folders["bert"] / "model.onnx", folder / "model.onnx", 500)
+    wide_copy(folders["bert"] / "model.onnx", folder / "model.onnx", 150)
     process = psutil.Process()
     model = OnnxCrossEncoder(folder)
     before = process.memory_info().rss
     first = (await model.score("a", ["b"])).logits
     loaded = process.memory_info().rss - before
-    assert loaded > 400 * 2**20
+    assert loaded > 120 * 2**20
     model.close()
     gc.collect()
-    assert process.memory_info().rss - before < 60 * 2**20
+    assert process.memory_info().rss - before < 40 * 2**20
     # Closed is not broken: it is loaded again.
     np.testing.assert_allclose((await model.score("a", ["b"])).logits, first)
     with model:
