@@ -405,10 +405,13 @@ class Collection(Protocol):
         """Return the fields that a filter may name, with their types."""
         ...
 
-    async def field_values(self, field: str, *, limit: int = 10_000) -> list[Any]:
+    async def field_values(
+        self, field: str, *, limit: int = 10_000, start: int = 0, containing: str = ""
+    ) -> list[Any]:
         """Return the distinct values of a metadata field, most frequent first.
 
-        Of a list field, the members of the lists.
+        Of a list field, the members of the lists. ``start`` passes over the first ones;
+        ``containing`` keeps those whose text holds the words, whichever the case.
         """
         ...
 

@@ -23,7 +23,7 @@ from nbrag.errors import (
 )
 
 if TYPE_CHECKING:
-    from nbrag.evaluation import EvaluationReport, Judgements
+    from nbrag.evaluation import EvaluationReport, Judgements, KeptJudgements
     from nbrag.ingestion import (
         IngestionPipelineBuilder,
         IngestionProgress,
@@ -398,6 +398,13 @@ class Workspace(AskingWorkspace):
         results = run(built.process(target, question, top_k=top_k, content=content, where=where))
         return self._with_recorded_trace(results, pipeline)
 
+    @property
+    def judgements(self) -> KeptJudgements:
+        """Judgements that are kept in the file: what was marked in a panel, or from a script."""
+        from nbrag.evaluation import KeptJudgements
+
+        return KeptJudgements(self.database)
+
     def evaluate(
         self,
         pipelines: Sequence[str],
@@ -414,7 +421,8 @@ class Workspace(AskingWorkspace):
         pipelines
             Names; the first is what the others are compared with.
         judgements
-            Judgements, or a BEIR folder or JSON Lines file to load them from.
+            Judgements, a BEIR folder or JSON Lines file to load them from, or the name of those
+            that are kept in the workspace.
         collection
             Which collection; see :meth:`choose_collection`.
         metrics
@@ -422,12 +430,12 @@ class Workspace(AskingWorkspace):
         progress
             Called in the calling thread with questions done and questions in all.
         """
-        from nbrag.evaluation import Judgements, evaluate
+        from nbrag.evaluation import evaluate
 
         names = list(pipelines) or [DEFAULT_PIPELINE]
         specs: Mapping[str, PipelineSpec] = {name: self.pipeline_spec(name) for name in names}
         target = self.choose_collection(collection, specs[names[0]])
-        loaded = judgements if isinstance(judgements, Judgements) else Judgements.load(judgements)
+        loaded = self.judgements.find(judgements)
 
         def start(keep: Callable[[tuple[int, int]], None]) -> Any:
             return evaluate(

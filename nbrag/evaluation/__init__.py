@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from nbrag.evaluation.beir import beir_records
     from nbrag.evaluation.comparison import EvaluationReport
     from nbrag.evaluation.judgements import Judgements
+    from nbrag.evaluation.kept import KeptJudgements
     from nbrag.evaluation.running import evaluate
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "AnswerReport",
     "EvaluationReport",
     "Judgements",
+    "KeptJudgements",
     "beir_records",
     "evaluate",
     "evaluate_answers",
@@ -31,6 +33,7 @@ _HOMES = {
     "AnswerReport": "answer_report",
     "EvaluationReport": "comparison",
     "Judgements": "judgements",
+    "KeptJudgements": "kept",
     "beir_records": "beir",
     "evaluate": "running",
     "evaluate_answers": "answer_running",

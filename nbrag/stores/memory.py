@@ -218,7 +218,9 @@ class MemoryCollection:
         with self._lock:
             return self._field_types()
 
-    async def field_values(self, field: str, *, limit: int = 10_000) -> list[Any]:
+    async def field_values(
+        self, field: str, *, limit: int = 10_000, start: int = 0, containing: str = ""
+    ) -> list[Any]:
         """Return the distinct values of a field, most frequent first; of a list, its members."""
         with self._lock:
             kind = field_type(field, self._field_types())
@@ -228,7 +230,10 @@ class MemoryCollection:
                 if value is not None and stored.record["document_id"]:
                     counts.update(value if kind.endswith("[]") else [value])
         order = sorted(counts, key=lambda value: (-counts[value], value))
-        return order[:limit]
+        if containing:
+            wanted = containing.lower()
+            order = [value for value in order if wanted in str(value).lower()]
+        return order[start : start + limit]
 
     async def original_ids(self, *, where: Any = None) -> list[str]:
         """Return the ids of the original chunks that pass a filter; see the DuckDB collection."""

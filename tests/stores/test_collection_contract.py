@@ -314,6 +314,10 @@ async def test_values_of_a_field_most_frequent_first(collection: Collection) -> 
     assert await collection.field_values("tags") == ["even", "odd"]
     assert await collection.field_values("number", limit=3) == [0, 1, 2]
     assert await collection.field_values("page", limit=2) == [1, 2]
+    assert await collection.field_values("number", limit=2, start=2) == [2, 3]
+    assert await collection.field_values("tags", containing="DD") == ["odd"]
+    assert await collection.field_values("number", containing="4") == [4]
+    assert await collection.field_values("tags", containing="%") == []
     with pytest.raises(FilterError, match=r"no field 'nunber'.*did you mean 'number'"):
         await collection.field_values("nunber")
 

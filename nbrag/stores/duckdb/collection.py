@@ -190,8 +190,21 @@ class DuckDBCollection:
         """
         return await self.database.run(lambda cursor: catalog.field_types(cursor, self.name))
 
-    async def field_values(self, field: str, *, limit: int = 10_000) -> list[Any]:
+    async def field_values(
+        self, field: str, *, limit: int = 10_000, start: int = 0, containing: str = ""
+    ) -> list[Any]:
         """Return the distinct values of a field, most frequent first; of a list, its members.
+
+        Parameters
+        ----------
+        field
+            The field.
+        limit
+            The most values.
+        start
+            How many of the first ones are passed over.
+        containing
+            Only values whose text holds these words, whichever the case.
 
         Raises
         ------
@@ -202,7 +215,9 @@ class DuckDBCollection:
         def found(cursor: DuckDBPyConnection) -> list[Any]:
             """Return the values."""
             kind = field_type(field, catalog.field_types(cursor, self.name))
-            return rows.field_values(cursor, self.name, field, kind, limit)
+            return rows.field_values(
+                cursor, self.name, field, kind, limit, start=start, containing=containing
+            )
 
         return await self.database.run(found)
 

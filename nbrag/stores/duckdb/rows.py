@@ -242,7 +242,14 @@ def stored_documents(cursor: DuckDBPyConnection, name: CollectionName) -> dict[s
 
 
 def field_values(
-    cursor: DuckDBPyConnection, name: CollectionName, field: str, kind: str, limit: int
+    cursor: DuckDBPyConnection,
+    name: CollectionName,
+    field: str,
+    kind: str,
+    limit: int,
+    *,
+    start: int = 0,
+    containing: str = "",
 ) -> list[Any]:
     """Return a field's distinct values, most frequent first, then in order.
 
@@ -256,13 +263,20 @@ def field_values(
         Its type.
     limit
         The most values.
+    start
+        How many of the first ones are passed over.
+    containing
+        Only values whose text holds these words, whichever the case.
     """
     column = quote(field)
     value = f"unnest({column})" if kind.endswith("[]") else column
+    wanted = " AND contains(lower(CAST(value AS VARCHAR)), lower(?))" if containing else ""
     # Summaries of several documents have no place of their own that a filter could look for.
     found = cursor.execute(
         f"SELECT value FROM (SELECT {value} AS value FROM {table(name, 'chunks')}"
         " WHERE document_id <> '')"
-        f" WHERE value IS NOT NULL GROUP BY value ORDER BY count(*) DESC, value LIMIT {int(limit)}"
+        f" WHERE value IS NOT NULL{wanted} GROUP BY value ORDER BY count(*) DESC, value"
+        f" LIMIT {int(limit)} OFFSET {int(start)}",
+        [containing] if containing else [],
     ).fetchall()
     return [value for (value,) in found]

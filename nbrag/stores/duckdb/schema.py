@@ -61,6 +61,10 @@ CREATE TABLE IF NOT EXISTS nbrag.aliases (
     name VARCHAR NOT NULL);
 CREATE TABLE IF NOT EXISTS nbrag.pipelines (
     name VARCHAR PRIMARY KEY, specification VARCHAR NOT NULL);
+CREATE TABLE IF NOT EXISTS nbrag.judgements (
+    name VARCHAR NOT NULL, question VARCHAR NOT NULL, collection VARCHAR NOT NULL,
+    document VARCHAR NOT NULL, chunk_id VARCHAR, grade BIGINT NOT NULL,
+    judged TIMESTAMPTZ NOT NULL);
 CREATE TABLE IF NOT EXISTS nbrag.trace (
     run BIGINT NOT NULL, asked TIMESTAMPTZ NOT NULL, question VARCHAR, collection VARCHAR,
     pipeline VARCHAR, position BIGINT, stage VARCHAR, chunk_id VARCHAR, rank BIGINT, score DOUBLE,
