@@ -53,16 +53,18 @@ if TYPE_CHECKING:
         StoreError,
         UnsupportedFormat,
     )
-    from nbrag.evaluation import EvaluationReport, Judgements
+    from nbrag.evaluation import AnswerCases, AnswerReport, EvaluationReport, Judgements
     from nbrag.ingestion import IngestionPipeline, IngestReport
     from nbrag.models.chat import Budget
     from nbrag.notebook.panels.registry import panel
     from nbrag.notebook.session import current_workspace, use_workspace
+    from nbrag.orchestration import Answerer
     from nbrag.retrieval import RetrievalPipeline
     from nbrag.spec import PipelineSpec, StageDefinition, StageOptions, register_stage
     from nbrag.stores.filters import Field, parse_filter
     from nbrag.testing.records import record
     from nbrag.types import (
+        Answer,
         Chunk,
         Document,
         MetadataKeys,
@@ -73,6 +75,10 @@ if TYPE_CHECKING:
     from nbrag.workspace import Workspace
 
 __all__ = [
+    "Answer",
+    "AnswerCases",
+    "AnswerReport",
+    "Answerer",
     "Budget",
     "BudgetExceeded",
     "ChatError",
@@ -143,6 +149,10 @@ __all__ = [
 
 #: Where each name lives; a module stands for itself.
 _HOMES = {
+    "Answer": "nbrag.types",
+    "AnswerCases": "nbrag.evaluation",
+    "AnswerReport": "nbrag.evaluation",
+    "Answerer": "nbrag.orchestration",
     "Budget": "nbrag.models.chat",
     "BudgetExceeded": "nbrag.errors",
     "ChatError": "nbrag.errors",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nbrag.background import run_with_progress
@@ -12,6 +13,7 @@ from nbrag.errors import StoreError
 from nbrag.types import Answer, AnswerEvent, RetrievalResults, Turn
 
 if TYPE_CHECKING:
+    from nbrag.evaluation import AnswerCases, AnswerReport
     from nbrag.protocols import ChatClient, Collection, Orchestrator
     from nbrag.spec import BuildContext, PipelineSpec
     from nbrag.stores.duckdb import DuckDBDatabase
@@ -155,6 +157,59 @@ class AskingWorkspace:
 
         answer: Answer = run_with_progress(start, tell)
         return self._with_recorded_trace(answer, pipeline)
+
+    def evaluate_answers(
+        self,
+        pipelines: Sequence[str],
+        cases: AnswerCases | str | Path,
+        *,
+        collection: str | None = None,
+        judge: ChatClient | str | None = None,
+        metrics: Iterable[str] | None = None,
+        top_k: int | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> AnswerReport:
+        """Measure the answers of kept pipelines on questions of which the answers are known.
+
+        Parameters
+        ----------
+        pipelines
+            Names; the first is what the others are compared with.
+        cases
+            Cases, or a BEIR folder or JSON Lines file to load them from.
+        collection
+            Which collection; see :meth:`choose_collection`.
+        judge
+            A chat model, or its name, that judges claims and citations; None measures only what
+            needs no judge. Better not the model that answers.
+        metrics
+            Names as in :func:`nbrag.evaluation.answer_metrics.answer_metrics`; None for all.
+        top_k
+            Passages for each answer; None leaves it to the pipelines.
+        progress
+            Called in the calling thread with answers done and answers in all.
+        """
+        from nbrag.evaluation import AnswerCases, evaluate_answers
+
+        names = list(pipelines) or [DEFAULT_PIPELINE]
+        loaded = cases if isinstance(cases, AnswerCases) else AnswerCases.load(cases)
+        target = collection or self.pipeline_spec(names[0]).collection
+        answerers = {name: self.answerer(collection=target, pipeline=name) for name in names}
+        model = None if judge is None else self.models.other(judge)
+
+        def start(keep: Callable[[tuple[int, int]], None]) -> Any:
+            return evaluate_answers(
+                answerers,
+                loaded,
+                judge=model,
+                metrics=metrics,
+                top_k=top_k,
+                progress=lambda done, total: keep((done, total)),
+            )
+
+        tell = None if progress is None else lambda state: progress(*state)
+        report: AnswerReport = run_with_progress(start, tell)
+        return report
 
     def _with_recorded_trace(self, found: _Found, pipeline: str) -> _Found:
         """Keep the run in the table ``nbrag.trace``; a failure to do so is only a warning."""

@@ -204,6 +204,7 @@ class Orchestrator(ABC, Generic[_Options]):
             on_event is not None,
             on_event or _nobody,
         )
+        run.trace.question = question
         prompts = {prompt.name: prompt.version for prompt in self._prompts()}
         with noted_calls() as calls:
             if history:

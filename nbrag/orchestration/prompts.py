@@ -24,11 +24,14 @@ class Prompt:
         Goes up with each change of the words; kept with every answer.
     text
         The instructions.
+    reminder
+        Said again after the passages: what stands last is followed best by small models.
     """
 
     name: str
     version: str
     text: str
+    reminder: str = ""
 
 
 #: Evidence first: whoever must name it before the answer rests the answer on it.
@@ -53,6 +56,8 @@ EVIDENCE
 [4] "it is started at noon on weekdays"
 ANSWER
 The pump runs for twenty minutes [2]. On weekdays it starts at noon [4].""",
+    "Answer the question above. Begin with the line EVIDENCE, then quote; then the line ANSWER, "
+    "then the answer in your own sentences, with ids in square brackets.",
 )
 
 PLAIN_ANSWER_PROMPT = Prompt(
@@ -65,6 +70,7 @@ Answer the question in its language, shortly and completely, without naming pass
 passages contradict each other, say so.
 If the passages do not answer the question, write only the words {REFUSAL}: and in one sentence \
 what is missing. Never guess, and never answer from what you know otherwise.""",
+    "Answer the question above in your own sentences.",
 )
 
 CONDENSE_PROMPT = Prompt(

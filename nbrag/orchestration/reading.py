@@ -31,6 +31,8 @@ _QUOTE_LINE = re.compile(
 )
 _QUOTE_SIGNS = "\"'`\u201c\u201d\u201e\u201f\u00ab\u00bb\u2018\u2019\u300c\u300d\u300e\u300f"
 _REFUSED = re.compile(r"^\W*NOT[\s_-]+ANSWERED\b[\s*_:.\u2013\u2014-]*", re.IGNORECASE)
+#: Lines of the request that small models repeat instead of answering.
+_ECHO = re.compile(r"^\s*(?:</?passages>|\{\s*\"(?:id\"\s*:\s*\d|question\"\s*:))")
 _OPEN_MARKER = re.compile(r"[\[【][^\]】\n]{0,60}\Z")
 _FENCE = re.compile(r"\A\s*```\w*\s*\n(.*?)\n?\s*```\s*\Z", re.DOTALL)
 #: A first line of this length, or a whole line, is no header any more.
@@ -233,7 +235,7 @@ def _parts(raw: str, *, final: bool) -> tuple[str, list[tuple[int, str]]]:
         if header is not None and not (part == "answer" and name == "answer" and answer):
             part = "answer" if name == "answer" else "evidence"
             line = header["rest"] or ""  # noqa: PLW2901 - the rest of the heading's line
-        if not line.strip() and not answer:
+        if _ECHO.match(line) or (not line.strip() and not answer):
             continue
         if part == "answer":
             answer.append(line)
@@ -258,7 +260,7 @@ def _parts(raw: str, *, final: bool) -> tuple[str, list[tuple[int, str]]]:
 
 def _may_show(last: str, part: str, *, begun: bool) -> bool:
     """Return whether a line that is not complete yet belongs to the answer for certain."""
-    if part == "evidence" or not last.strip():
+    if part == "evidence" or not last.strip() or last.lstrip()[0] in "<{":
         return False
     heading = _BEGUN_HEADER.match(last)
     if heading is not None and any(

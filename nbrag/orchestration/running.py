@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from nbrag.errors import ChatError, ChatUnavailable
 from nbrag.models.chat.managed import ManagedChatClient
 from nbrag.orchestration.evidence import Evidence, register_evidence
+from nbrag.orchestration.limits import LimitedChatClient
 from nbrag.orchestration.reading import CitedText
 from nbrag.protocols import Retriever
 from nbrag.tracing import Trace, stage_span
@@ -55,7 +56,7 @@ class AnswerRun:
     warnings
         What has to be said in the end; append to it.
     trace
-        Of the retrieval; stages of the answer are added.
+        Of the retrieval and of the answer's own stages; a later retrieval's stages are numbered.
     evidence
         The passages that have numbers; see :meth:`register`.
     """
@@ -65,14 +66,15 @@ class AnswerRun:
     history: tuple[Turn, ...]
     top_k: int
     where: Any
-    chat: ManagedChatClient
+    chat: ManagedChatClient | LimitedChatClient
     retriever: Retriever
     moment: float
     streams: bool
     emit: Callable[[AnswerEvent], None]
     warnings: list[str] = field(default_factory=list)
-    trace: Trace | None = None
+    trace: Trace = field(default_factory=lambda: Trace("", ""))
     evidence: Evidence = field(default_factory=Evidence)
+    _retrievals: int = 0
 
     def warn(self, warning: str) -> None:
         """Add a warning, once."""
@@ -98,14 +100,13 @@ class AnswerRun:
                 raise
             finally:
                 self.emit(StageFinished(name, str(told["detail"])))
-        if self.trace is not None:
-            self.trace.note(
-                name,
-                [(chunk_id, None) for chunk_id in told.get("chunk_ids", ())],
-                milliseconds=outcome["milliseconds"],
-                explanation=str(told["detail"]),
-                ranks=False,
-            )
+        self.trace.note(
+            name,
+            [(chunk_id, None) for chunk_id in told.get("chunk_ids", ())],
+            milliseconds=outcome["milliseconds"],
+            explanation=str(told["detail"]),
+            ranks=False,
+        )
 
     async def in_time(self, answer: Awaitable[_Result]) -> _Result:
         """Return what comes before the run's last moment.
@@ -140,12 +141,22 @@ class AnswerRun:
                 self.retriever.retrieve(query, top_k=top_k or self.top_k, where=self.where)
             )
             told["detail"] = "1 passage" if len(results) == 1 else f"{len(results)} passages"
-            if self.trace is None:
-                found = results.trace if isinstance(results.trace, Trace) else None
-                self.trace = found or Trace(self.question, "")
+            self._retrievals += 1
+            if isinstance(results.trace, Trace):
+                self._take_over(results.trace)
         for warning in results.warnings:
             self.warn(warning)
         return results
+
+    def _take_over(self, found: Trace) -> None:
+        """Add a retrieval's stages to the trace."""
+        self.trace.collection = self.trace.collection or found.collection
+        self.trace.labels |= found.labels
+        for record in found.stages:
+            first = self._retrievals == 1
+            name = record.stage if first else f"{record.stage} #{self._retrievals}"
+            rows = tuple(replace(row, stage=name) for row in record.rows)
+            self.trace.stages.append(replace(record, stage=name, rows=rows))
 
     def register(self, chunks: Sequence[RetrievalChunk], context_tokens: int) -> Evidence:
         """Give new chunks the next numbers, and tell; must come before anything is written."""

@@ -36,6 +36,8 @@ def answer_messages(
         Which of them; None for all.
     """
     text = f"{question_line(question)}\n{evidence.block(numbers)}"
+    if prompt.reminder:
+        text = f"{text}\n\n{prompt.reminder}"
     return [ChatMessage("system", prompt.text), ChatMessage("user", text)]
 
 

@@ -10,6 +10,7 @@ from nbrag.errors import NbragError
 from nbrag.notebook.session import session_of
 
 NAMES = {
+    "rag_ask",
     "rag_config",
     "rag_eval",
     "rag_ingest",
