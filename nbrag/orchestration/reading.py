@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from nbrag.models.chat.markers import known_markers, statements
+from nbrag.models.chat.markers import known_markers, statements, without_markers
 from nbrag.orchestration.evidence import Evidence
 from nbrag.orchestration.prompts import REFUSAL
 from nbrag.rendering import clip
@@ -202,7 +202,7 @@ class AnswerReader:
             reason, _ = known_markers(answer[refused.end() :], ())
             reason = " ".join(reason.split())
             return CitedText("", "refused", reason or "the passages do not say it")
-        if not any(sign.isalnum() for sign in answer):
+        if not any(sign.isalnum() for sign in without_markers(answer)):
             what = "an empty reply" if not self._raw.strip() else "no answer in its reply"
             reason = f"the model gave {what}"
             return CitedText("", "failed", reason, warnings=(f"stage 'answer': {reason}",))
