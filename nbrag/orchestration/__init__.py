@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from nbrag.orchestration.base import Orchestrator, OrchestratorOptions
     from nbrag.orchestration.evidence import Evidence, register_evidence
     from nbrag.orchestration.orchestrators.answerer import Answerer, AnswerOptions
+    from nbrag.orchestration.orchestrators.self_rag import SelfRagOptions, SelfRagOrchestrator
     from nbrag.orchestration.prompts import Prompt
     from nbrag.orchestration.reading import AnswerReader, CitedText
     from nbrag.orchestration.running import AnswerRun
@@ -25,6 +26,8 @@ __all__ = [
     "Orchestrator",
     "OrchestratorOptions",
     "Prompt",
+    "SelfRagOptions",
+    "SelfRagOrchestrator",
     "register_evidence",
 ]
 
@@ -39,6 +42,8 @@ _HOMES = {
     "Orchestrator": "base",
     "OrchestratorOptions": "base",
     "Prompt": "prompts",
+    "SelfRagOptions": "orchestrators.self_rag",
+    "SelfRagOrchestrator": "orchestrators.self_rag",
     "register_evidence": "evidence",
 }
 
