@@ -29,6 +29,7 @@ from nbrag.types.chat import (
     ChatMessage,
     ChatReply,
     LedgerEntry,
+    TokenProbability,
 )
 from nbrag.types.documents import (
     Block,
@@ -104,6 +105,7 @@ __all__ = [
     "SummaryTree",
     "SupportBasis",
     "TextPiece",
+    "TokenProbability",
     "TreeLink",
     "Turn",
     "VariantKind",

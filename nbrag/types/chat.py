@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 __all__ = [
     "ChatMessage",
     "ChatReply",
     "LedgerEntry",
+    "TokenProbability",
 ]
 
 
@@ -18,6 +20,35 @@ class ChatMessage:
 
     role: Literal["system", "user", "assistant"]
     content: str
+
+
+@dataclass(frozen=True, slots=True)
+class TokenProbability:
+    """How likely a token of a reply was, by the model that wrote it.
+
+    Attributes
+    ----------
+    token
+        Its characters.
+    logprob
+        Natural logarithm of its probability: 0 at the most.
+    others
+        The same of the likeliest tokens at this place, itself among them where it is one.
+    """
+
+    token: str
+    logprob: float
+    others: Mapping[str, float] = field(default_factory=dict)
+
+    def to_list(self) -> list[Any]:
+        """Return the three fields as JSON has them."""
+        return [self.token, self.logprob, dict(self.others)]
+
+    @classmethod
+    def from_list(cls, values: Sequence[Any]) -> TokenProbability:
+        """Return the token of a :meth:`to_list`; a ``TypeError`` or ``ValueError`` for others."""
+        token, logprob, others = values
+        return cls(str(token), float(logprob), {str(one): float(others[one]) for one in others})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +69,9 @@ class ChatReply:
         Why the answer ended, in the provider's word: ``stop``, ``length``, ...
     cached
         Whether the answer was kept from an earlier call, so that nothing was paid for it.
+    tokens
+        The answer's tokens with their probabilities: where ``logprobs=True`` asked for them, and
+        the provider gives them; otherwise empty.
     """
 
     text: str
@@ -47,6 +81,7 @@ class ChatReply:
     model: str = ""
     finish_reason: str = ""
     cached: bool = False
+    tokens: tuple[TokenProbability, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from nbrag.errors import StoreError
 from nbrag.models.chat import Ledger, ReplyStore
 from nbrag.stores.duckdb import DuckDBDatabase
 from nbrag.stores.duckdb.chat import DuckDBLedger, DuckDBReplyStore
-from nbrag.types import ChatMessage, ChatReply, LedgerEntry
+from nbrag.types import ChatMessage, ChatReply, LedgerEntry, TokenProbability
 
 ASKED = [ChatMessage("user", "What's 'this'? 🎣")]
 REPLY = ChatReply('It\'s "that".', 7, None, None, "m-1", "stop")
@@ -42,6 +43,28 @@ def test_replies_come_back_as_they_were_also_after_reopening(tmp_path: Path) -> 
         store.remove("nothing")
         store.remove("a")
         assert store.get("a") is None
+
+
+def test_probabilities_of_tokens_are_kept_with_the_reply(tmp_path: Path) -> None:
+    tokens = (
+        TokenProbability("Ja", -0.25, {"Ja": -0.25, "Nein": -2.5}),
+        TokenProbability(".", 0.0),
+    )
+    path = tmp_path / "w.duckdb"
+    with DuckDBDatabase(path) as database:
+        store = DuckDBReplyStore(database)
+        store.put("a", ASKED, {"logprobs": True}, replace(REPLY, tokens=tokens))
+        store.put("b", ASKED, {"logprobs": True}, REPLY)
+        assert store.get("b") == REPLY
+    with DuckDBDatabase(path) as database:
+        store = DuckDBReplyStore(database)
+        kept = store.get("a")
+        assert kept == replace(REPLY, tokens=tokens)
+        assert kept.tokens[0].others["Nein"] == -2.5
+        store.put("a", ASKED, {"logprobs": True}, REPLY)
+        assert store.get("a") == REPLY
+        store.remove("a")
+        assert database.execute("SELECT * FROM nbrag.reply_tokens") == []
 
 
 def test_accounts_are_rows_in_order(tmp_path: Path) -> None:

@@ -13,12 +13,20 @@ from typing import Any
 
 from nbrag.errors import ModelError, ModelInvalid, ModelNotFound
 from nbrag.models.chat.cache import relevant_options, request_key
-from nbrag.types import ChatMessage, ChatReply
+from nbrag.types import ChatMessage, ChatReply, TokenProbability
 
 __all__ = ["Recorded", "ReplyFile", "Request"]
 
 _ROLES = ("system", "user", "assistant")
-_REPLY_FIELDS = ("text", "input_tokens", "output_tokens", "cost", "model", "finish_reason")
+_REPLY_FIELDS = (
+    "text",
+    "input_tokens",
+    "output_tokens",
+    "cost",
+    "model",
+    "finish_reason",
+    "tokens",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,13 +224,17 @@ def _reply(value: Any) -> ChatReply | None:
         raise TypeError("a reply has a text")
     if unknown := sorted(fields.keys() - set(_REPLY_FIELDS)):
         raise ValueError(f"a reply has no {', '.join(unknown)}")
+    fields["tokens"] = tuple(map(TokenProbability.from_list, fields.get("tokens") or ()))
     return ChatReply(**fields)
 
 
 def _reply_as_dict(reply: ChatReply) -> dict[str, Any]:
     fields = {name: getattr(reply, name) for name in _REPLY_FIELDS}
+    fields["tokens"] = [token.to_list() for token in reply.tokens]
     return {
-        name: value for name, value in fields.items() if name == "text" or value not in (None, "")
+        name: value
+        for name, value in fields.items()
+        if name == "text" or value not in (None, "", [])
     }
 
 

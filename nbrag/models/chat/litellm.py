@@ -9,7 +9,7 @@ import re
 import sys
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from nbrag.background import on_loop
@@ -17,7 +17,7 @@ from nbrag.errors import ChatError, ChatUnavailable, ConfigurationError, NbragEr
 from nbrag.models.chat.budget import TokenPrice
 from nbrag.models.chat.streams import ReplyStream
 from nbrag.models.provider import NO_RETRIES, chat_error, load_litellm, refuse_keys
-from nbrag.types import ChatMessage, ChatReply
+from nbrag.types import ChatMessage, ChatReply, TokenProbability
 
 __all__ = ["LiteLLMChatClient"]
 
@@ -26,6 +26,8 @@ _log = logging.getLogger("nbrag.models")
 #: Options that a call is made without where a provider refuses them, and how it names them.
 _DISPENSABLE = {
     "response_format": re.compile(r"(?i)response[_ ]?format|json[_ ]schema|structured output"),
+    "top_logprobs": re.compile(r"(?i)top[_ ]logprobs"),
+    "logprobs": re.compile(r"(?i)log[_ ]?prob"),
     "stream_options": re.compile(r"(?i)stream[_ ]options|include_usage"),
 }
 #: (model, address, option) of what was refused in this process.
@@ -33,6 +35,8 @@ _refused: set[tuple[str, str | None, str]] = set()
 #: LiteLLM spends about 4 ms of the loop's thread on a call. Calls that start together would
 #: return together, and wait for each other in every round again; a little apart, they don't.
 _APART = 0.004
+#: For probabilities of 0, whose logarithm JSON doesn't have.
+_LEAST = -9999.0
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s@]+@")
 
 
@@ -181,7 +185,8 @@ class LiteLLMChatClient:
             words = choice.message.content or getattr(choice.message, "refusal", None) or ""
             stated = answer._hidden_params.get("response_cost")  # noqa: SLF001 - its only place
             usage = _Usage.of(getattr(answer, "usage", None), stated)
-            return self._reply(litellm, str(words), choice.finish_reason, answer, usage)
+            reply = self._reply(litellm, str(words), choice.finish_reason, answer, usage)
+            return replace(reply, tokens=_tokens(getattr(choice, "logprobs", None)))
         except (AttributeError, IndexError, TypeError) as error:
             raise chat_error(self._model, error) from None
 
@@ -313,6 +318,23 @@ def _refused_option(error: Exception, arguments: Mapping[str, Any]) -> str | Non
         if option in arguments and named.search(str(error)):
             return option
     return None
+
+
+def _tokens(logprobs: Any) -> tuple[TokenProbability, ...]:
+    """Return the tokens of a reply with their probabilities, as far as a provider gives them."""
+    found = []
+    for one in getattr(logprobs, "content", None) or ():
+        others = {
+            str(other.token): _readable(other.logprob)
+            for other in getattr(one, "top_logprobs", None) or ()
+        }
+        found.append(TokenProbability(str(one.token), _readable(one.logprob), others))
+    return tuple(found)
+
+
+def _readable(logprob: float) -> float:
+    """Return a logarithm that JSON has, with as many places as matter."""
+    return round(min(max(float(logprob), _LEAST), 0.0), 6)
 
 
 async def _next(chunks: AsyncIterator[Any]) -> Any:

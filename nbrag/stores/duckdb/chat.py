@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbrag.errors import StoreError
 from nbrag.stores.duckdb.database import DuckDBDatabase
-from nbrag.types import ChatMessage, ChatReply, LedgerEntry
+from nbrag.types import ChatMessage, ChatReply, LedgerEntry, TokenProbability
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -44,8 +44,20 @@ class DuckDBReplyStore:
         """Return the reply that was kept for a request, None when there is none."""
         if key in self._unwritten:
             return self._unwritten[key]
-        rows = self._database.execute(f"SELECT {_REPLY} FROM nbrag.replies WHERE key = ?", [key])
-        return ChatReply(*rows[0]) if rows else None
+        rows = self._database.execute(
+            f"SELECT {_REPLY}, options->>'logprobs' = 'true' FROM nbrag.replies WHERE key = ?",
+            [key],
+        )
+        if not rows:
+            return None
+        *fields, has_tokens = rows[0]
+        # Files of before there were tokens have no table of them, and no reply that asks for it.
+        tokens = self._tokens(key) if has_tokens else ()
+        return ChatReply(*fields, tokens=tokens)
+
+    def _tokens(self, key: str) -> tuple[TokenProbability, ...]:
+        rows = self._database.execute("SELECT tokens FROM nbrag.reply_tokens WHERE key = ?", [key])
+        return tuple(map(TokenProbability.from_list, json.loads(rows[0][0]))) if rows else ()
 
     def put(
         self,
@@ -70,9 +82,13 @@ class DuckDBReplyStore:
             reply.finish_reason,
         ]
 
+        tokens = json.dumps([token.to_list() for token in reply.tokens]) if reply.tokens else ""
+
         def write(cursor: DuckDBPyConnection) -> None:
             """Replace what was kept before."""
-            cursor.execute("DELETE FROM nbrag.replies WHERE key = ?", [key])
+            _delete(cursor, key)
+            if tokens:
+                cursor.execute("INSERT INTO nbrag.reply_tokens VALUES (?, ?)", [key, tokens])
             cursor.execute(
                 f"INSERT INTO nbrag.replies (key, messages, options, {_REPLY}, answered)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, now())",
@@ -85,10 +101,12 @@ class DuckDBReplyStore:
         """Let go of the reply to a request; when there is none, nothing happens."""
         self._unwritten.pop(key, None)
         if not self._database.read_only:
-            self._database.run_sync(
-                lambda cursor: cursor.execute("DELETE FROM nbrag.replies WHERE key = ?", [key]),
-                write=True,
-            )
+            self._database.run_sync(lambda cursor: _delete(cursor, key), write=True)
+
+
+def _delete(cursor: DuckDBPyConnection, key: str) -> None:
+    cursor.execute("DELETE FROM nbrag.replies WHERE key = ?", [key])
+    cursor.execute("DELETE FROM nbrag.reply_tokens WHERE key = ?", [key])
 
 
 class DuckDBLedger:

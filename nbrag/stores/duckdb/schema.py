@@ -73,6 +73,7 @@ CREATE TABLE IF NOT EXISTS nbrag.replies (
     key VARCHAR NOT NULL, messages JSON NOT NULL, options JSON NOT NULL, text VARCHAR NOT NULL,
     input_tokens BIGINT, output_tokens BIGINT, cost DOUBLE, model VARCHAR, finish_reason VARCHAR,
     answered TIMESTAMPTZ NOT NULL);
+CREATE TABLE IF NOT EXISTS nbrag.reply_tokens (key VARCHAR NOT NULL, tokens JSON NOT NULL);
 CREATE TABLE IF NOT EXISTS nbrag.ledger (
     called TIMESTAMPTZ NOT NULL, stage VARCHAR, model VARCHAR, input_tokens BIGINT,
     output_tokens BIGINT, cost DOUBLE, cached BOOLEAN NOT NULL, seconds DOUBLE, outcome VARCHAR);

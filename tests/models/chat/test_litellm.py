@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import threading
 import time
@@ -18,7 +19,7 @@ from nbrag.errors import (
 from nbrag.models.chat import LiteLLMChatClient, PricedChatClient, TokenPrice
 from nbrag.models.chat import litellm as module
 from nbrag.protocols import ChatClient, StreamingChatClient
-from nbrag.types import ChatMessage, ChatReply
+from nbrag.types import ChatMessage, ChatReply, TokenProbability
 
 # LiteLLM's own use of pydantic while it streams; Python shows it to nobody by default.
 pytestmark = pytest.mark.filterwarnings("ignore:Accessing the 'model_:DeprecationWarning")
@@ -80,6 +81,46 @@ async def test_a_refused_response_format_is_left_out_from_then_on(server, answer
     # Another model of the same server is asked anew.
     await client_of(server, "openai/other").complete(HELLO, response_format=FORMAT)
     assert "response_format" in server.requests[-1]
+
+
+async def test_probabilities_come_where_the_provider_gives_them(server, answer):
+    tokens = [
+        {"token": "Ja", "logprob": -0.25, "top_logprobs": [{"token": "Nein", "logprob": -1e30}]},
+        {"token": "!", "logprob": 0.0, "top_logprobs": []},
+    ]
+    whole = {
+        "id": "1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "made-up",
+        "choices": [
+            {
+                "index": 0,
+                "finish_reason": "stop",
+                "message": {"role": "assistant", "content": "Ja!"},
+                "logprobs": {"content": tokens},
+            }
+        ],
+    }
+    server.script.append(answer(raw=json.dumps(whole).encode()))
+    client = client_of(server)
+    reply = await client.complete(HELLO, logprobs=True, top_logprobs=5)
+    assert (server.requests[0]["logprobs"], server.requests[0]["top_logprobs"]) == (True, 5)
+    assert reply.tokens == (
+        TokenProbability("Ja", -0.25, {"Nein": -9999.0}),
+        TokenProbability("!", 0.0),
+    )
+    assert (await client.complete(HELLO, logprobs=True)).tokens == ()
+
+
+async def test_refused_probabilities_are_not_asked_for_again(server, answer):
+    server.script.append(answer(status=400, error="'top_logprobs' needs another plan"))
+    server.script.append(answer(status=400, error="this model does not give logprobs"))
+    client = client_of(server)
+    for _ in range(2):
+        assert (await client.complete(HELLO, logprobs=True, top_logprobs=5)).text == "echo: hello"
+    sent = [("logprobs" in one, "top_logprobs" in one) for one in server.requests]
+    assert sent == [(True, True), (True, False), (False, False), (False, False)]
 
 
 async def test_another_bad_request_is_told_and_not_repeated(server, answer):

@@ -24,7 +24,7 @@ from nbrag.models.chat import (
 )
 from nbrag.protocols import ChatClient, StreamingChatClient
 from nbrag.testing import ScriptedChatClient
-from nbrag.types import ChatMessage, ChatReply
+from nbrag.types import ChatMessage, ChatReply, TokenProbability
 
 ASKED = [ChatMessage("system", "Be short."), ChatMessage("user", "Wie groß?")]
 
@@ -41,6 +41,19 @@ async def record(path: Path, *pairs: tuple[str, str], **options: Any) -> None:
     client = RecordingChatClient(ScriptedChatClient([reply for _, reply in pairs]), path)
     for question, _ in pairs:
         await client.complete(asked(question), **options)
+
+
+async def test_probabilities_of_tokens_are_replayed(tmp_path: Path) -> None:
+    path = tmp_path / "replies.jsonl"
+    reply = ChatReply("Ja", tokens=(TokenProbability("Ja", -0.25, {"Ja": -0.25, "Nein": -2.5}),))
+    await RecordingChatClient(ScriptedChatClient([reply]), path).complete(ASKED, logprobs=True)
+    assert lines(path)[0]["reply"]["tokens"] == [["Ja", -0.25, {"Ja": -0.25, "Nein": -2.5}]]
+    replayed = await ReplayChatClient(path).complete(ASKED, logprobs=True)
+    assert replayed.tokens == reply.tokens
+    line = {**lines(path)[0], "reply": {"text": "Ja", "tokens": [["Ja"]]}}
+    path.write_text(json.dumps(line))
+    with pytest.raises(ModelInvalid, match="line 1"):
+        ReplayChatClient(path)
 
 
 async def test_what_is_recorded_is_replayed(tmp_path: Path) -> None:
