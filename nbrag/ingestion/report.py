@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from nbrag.rendering import Rendering, render_table
@@ -41,6 +41,10 @@ class IngestionProgress:
         Chunks whose vectors were computed in this run.
     current
         URI of the document at hand.
+    stages
+        What has left each stage of the pipeline: documents from ``reading`` and ``writing``,
+        chunks from ``cutting``, from each chunk processor by its name, and from ``embedding``
+        (those whose vectors had to be computed).
     """
 
     stage: str
@@ -48,6 +52,7 @@ class IngestionProgress:
     documents_total: int | None
     chunks_embedded: int
     current: str
+    stages: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

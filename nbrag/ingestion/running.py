@@ -79,11 +79,18 @@ class IngestionRun:
         self.total: int | None = None
         self._notify = progress
         self._prepared: dict[str, _Prepared] = {}
+        self._at = ("reading", "")
+        self._passed = Counter({"reading": 0, "cutting": 0})
+        self._passed.update({each.name: 0 for each in pipeline.chunk_processors})
+        self._written = 0
 
     def progress(self, stage: str, current: str = "") -> None:
         """Tell how far the run is."""
+        self._at = (stage, current)
+        embedded = self.batcher.embedded
+        stages = {**self._passed, "embedding": embedded, "writing": self._written}
         self._notify(
-            IngestionProgress(stage, len(self.outcomes), self.total, self.batcher.embedded, current)
+            IngestionProgress(stage, len(self.outcomes), self.total, embedded, current, stages)
         )
 
     def settle(self, index: int, outcome: DocumentOutcome) -> None:
@@ -202,6 +209,7 @@ class IngestionRun:
             return None
         if item.document is None:
             document = await asyncio.to_thread(pipeline.reader, item, data)
+        self._passed["reading"] += 1
         metadata = {**item.metadata, **document.metadata}
         warning = metadata.pop("reading_warning", None)
         document = replace(document, metadata=metadata, source_hash=source_hash)
@@ -259,12 +267,21 @@ class IngestionRun:
         stream = self._chunk_stream(sources)
         for processor in self.pipeline.chunk_processors:
             await processor.prepare(self.collection)
-            stream = processor.process(stream)
+            stream = self._counted(processor.name, processor.process(stream))
         return stream
+
+    async def _counted(self, name: str, stream: AsyncIterator[Chunk]) -> AsyncIterator[Chunk]:
+        """Count what leaves a stage; one that asks a model may take long for each chunk."""
+        async with contextlib.aclosing(_as_generator(stream)) as chunks:
+            async for chunk in chunks:
+                self._passed[name] += 1
+                self.progress(*self._at)
+                yield chunk
 
     async def _chunk_stream(self, sources: Any) -> AsyncIterator[Chunk]:
         async for prepared in self._prepare(sources):
             self._prepared[prepared.document.id] = prepared
+            self._passed["cutting"] += len(prepared.chunks)
             for chunk in prepared.chunks:
                 yield chunk
 
@@ -307,6 +324,7 @@ class IngestionRun:
                 "; ".join(remarks),
             )
             self.settle(prepared.index, outcome)
+        self._written += len(ready)
         self.progress("writing", ready[-1].document.uri)
 
     async def finalize(self) -> None:

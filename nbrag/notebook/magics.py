@@ -324,8 +324,8 @@ class RagMagics(Magics):
     @needs_local_scope
     @line_magic
     @magic_options
-    @argument("panel", metavar="PANEL", help="pipeline, search, ...")
-    @argument("names", nargs="*", metavar="PIPELINE", help="To be edited, or compared.")
+    @argument("panel", metavar="PANEL", help="ingest, pipeline, search, ...")
+    @argument("names", nargs="*", metavar="NAME", help="Pipelines; for ingest, what is read.")
     @argument("-c", "--collection", metavar="NAME", help="The collection.")
     @argument("--question", metavar="TEXT", help="What is asked at once, in quotes.")
     @argument("--cases", metavar="CASES", help="Judgements to measure on.")
@@ -337,6 +337,7 @@ class RagMagics(Magics):
 
         %rag_panel pipeline support
         %rag_panel search plain support -c docs --question "How long are backups kept?"
+        %rag_panel ingest handbook/ notes/*.md -c docs
 
         Running the cell again closes the panel that it showed before.
         """

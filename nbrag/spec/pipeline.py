@@ -275,8 +275,14 @@ class PipelineSpec:
         self._require_registered()
         return format_stages([(stage.name, stage.changed_options()) for stage in self.stages])
 
-    def to_cell(self) -> str:
-        """Return the whole cell, its magic line included."""
+    def to_cell(self, *, remove_missing: bool = False) -> str:
+        """Return the whole cell, its magic line included.
+
+        Parameters
+        ----------
+        remove_missing
+            Whether an ingestion deletes documents that its sources no longer give.
+        """
         if self.kind == "retrieval":
             header = f"%%rag_pipeline {shlex.quote(self.name)}"
             if self.collection:
@@ -285,6 +291,7 @@ class PipelineSpec:
             header = f"%%rag_ingest {shlex.quote(self.name)}"
             if self.sources:
                 header += " --from " + " ".join(shlex.quote(source) for source in self.sources)
+            header += " --replace" if remove_missing else ""
         return f"{header}\n{self.to_body()}"
 
     # A dict, a file ----------------------------------------------------------------------
@@ -361,13 +368,23 @@ class PipelineSpec:
 
     # Python ------------------------------------------------------------------------------
 
-    def to_python(self, *, database: str = ":memory:") -> str:
+    def to_python(
+        self,
+        *,
+        database: str = ":memory:",
+        embedder: str | None = None,
+        remove_missing: bool = False,
+    ) -> str:
         """Return a plain Python script that builds the same pipeline.
 
         Parameters
         ----------
         database
             Path of the workspace's file.
+        embedder
+            Name of the workspace's embedder; None for the built-in one.
+        remove_missing
+            Whether an ingestion deletes documents that its sources no longer give.
         """
         self._require_registered()
         chain = [f"    workspace.{self.kind}_pipeline({self.name!r})"]
@@ -376,19 +393,21 @@ class PipelineSpec:
             arguments = ", ".join(f"{k}={v!r}" for k, v in stage.changed_options().items())
             chain.append(f"    .{method}({arguments})")
         chain.append("    .build()")
+        own = "" if embedder is None else f", embedder={embedder!r}"
         lines = [
             "import nbrag",
             "",
-            f"workspace = nbrag.Workspace({database!r})",
+            f"workspace = nbrag.Workspace({database!r}{own})",
             "pipeline = (",
             *chain,
             ")",
         ]
         if self.kind == "ingestion" and self.sources:
             sources = ", ".join(repr(source) for source in self.sources)
+            removing = ", remove_missing=True" if remove_missing else ""
             lines += [
-                f"collection = workspace.collection({self.name!r})",
-                f"report = nbrag.run(pipeline.run([{sources}], collection))",
+                f"collection = workspace.collection({self.name!r}, embedder=pipeline.embedder)",
+                f"report = nbrag.run(pipeline.run([{sources}], collection{removing}))",
             ]
         elif self.kind == "retrieval" and self.collection:
             lines.append(f"retriever = pipeline.as_retriever(workspace[{self.collection!r}])")

@@ -46,6 +46,13 @@ _registry: dict[str, PanelDefinition] = {
     definition.name: definition
     for definition in (
         PanelDefinition(
+            "ingest",
+            "Read files into a collection: preview, run, stop, resume, retry what failed.",
+            f"{_HERE}.ingest_view:IngestPanel",
+            frozenset({"collection", "cell"}),
+            "files, folders or globs",
+        ),
+        PanelDefinition(
             "pipeline",
             "Build a retrieval pipeline, with a live question beside it.",
             f"{_HERE}.pipeline_view:PipelinePanel",

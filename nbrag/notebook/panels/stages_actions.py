@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nbrag.errors import NbragError
+from nbrag.errors import NbragError, SpecificationError
 from nbrag.notebook.panels.messages import error_lines
 from nbrag.notebook.panels.stages_state import StageEntry, first_values
 from nbrag.spec import BuildContext, StageSpec, stage_definition, stage_definitions
@@ -49,7 +49,11 @@ def _look(kind: PipelineKind, entries: Sequence[StageEntry], context: BuildConte
         if all(
             k in values or not f.is_required() for k, f in definition.options.model_fields.items()
         ):
-            lines, _ = _build(kind, make_stage(kind, name, values), context)
+            try:
+                stage = make_stage(kind, name, values)
+            except SpecificationError:
+                continue  # its options have to be filled in first
+            lines, _ = _build(kind, stage, context)
             if lines:
                 missing[name] = lines
     for entry in entries:
