@@ -171,7 +171,8 @@ class _Download:
             )
         commit = str(info.sha or self._revision)
         described = [name for name in (*DESCRIPTIONS, _CARD) if name in there]
-        self._remember_missing(graph, there, commit)
+        if file is None and graph not in MAIN_GRAPHS:
+            self._remember_missing(there, commit)
         weights = [name for name in there if name.startswith((f"{graph}_", f"{graph}."))]
         for name in (*described, _TOKENIZER, *weights, graph):
             path = self._fetch(name, commit)
@@ -185,10 +186,8 @@ class _Download:
             self._fetch(_TOKENIZER, self._revision)
         return folder, graph
 
-    def _remember_missing(self, graph: str, there: Sequence[str], commit: str) -> None:
-        """Let the cache know which preferred variants don't exist, so that nobody asks again."""
-        if graph in MAIN_GRAPHS:
-            return
+    def _remember_missing(self, there: Sequence[str], commit: str) -> None:
+        """Let the cache know that there is no preferred graph, so that nobody asks again."""
         for name in MAIN_GRAPHS:
             if name not in there:
                 try:

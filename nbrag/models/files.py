@@ -19,7 +19,7 @@ from typing import Any
 from nbrag.errors import ModelInvalid, ModelNotFound
 from nbrag.models._graph_choice import MAIN_GRAPHS, choose_graph, graph_missing, within
 from nbrag.models._hub import DESCRIPTIONS, files_below, hub_folder
-from nbrag.models.graph_files import check_graph
+from nbrag.models.graph_files import check_graph, is_pointer
 from nbrag.models.known import nearest_model
 
 __all__ = ["ModelFiles", "files_from_hub", "files_from_wheels", "find_files"]
@@ -220,4 +220,8 @@ def _read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text("utf-8"))
     except ValueError as error:
+        if is_pointer(path):
+            raise ModelInvalid(
+                f"{path} is a Git LFS pointer, not the file itself.", hint="git lfs pull"
+            ) from None
         raise ModelInvalid(f"{path} is not JSON: {error}", hint="get the file again") from error

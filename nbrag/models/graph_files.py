@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from nbrag.errors import ModelInvalid, ModelNotFound
 
-__all__ = ["check_graph", "external_weights"]
+__all__ = ["check_graph", "external_weights", "is_pointer"]
 
 #: Field numbers of onnx.proto that lead to tensors, by kind of message.
 _INTO = {
@@ -29,8 +29,10 @@ _INTO = {
 #: Graphs within graphs (If, Loop); deeper ones are not a model's.
 _DEEPEST = 64
 _AGAIN = "get the file again"
+#: What stands in place of a large file where only Git, not its large-file storage, was asked.
+_POINTER = b"version https://git-lfs"
 _STARTS = (
-    (b"version https://git-lfs", "is a Git LFS pointer, not the file itself", "git lfs pull"),
+    (_POINTER, "is a Git LFS pointer, not the file itself", "git lfs pull"),
     (b"\x80", "is a pickle, which may hold code and is never loaded", "take an .onnx file"),
     (b"PK\x03\x04", "is a ZIP archive, perhaps pickled weights", "take an .onnx file"),
     (b"<", "is a web page, not a model", _AGAIN),
@@ -87,6 +89,12 @@ def check_graph(path: Path) -> tuple[Path, ...]:
                 hint=_AGAIN,
             )
     return tuple(path.parent / name for name in external_weights(path))
+
+
+def is_pointer(path: Path) -> bool:
+    """Return whether a file is a Git LFS pointer instead of its content."""
+    with path.open("rb") as stream:
+        return stream.read(len(_POINTER)) == _POINTER
 
 
 def external_weights(path: Path) -> dict[str, int]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nbrag.errors import ModelInvalid
+from nbrag.models.graph_files import is_pointer
 
 __all__ = ["TextTokenizer"]
 
@@ -50,6 +51,12 @@ class TextTokenizer:
             self._whole: Any = Tokenizer.from_file(str(path))
             cutting: Any = Tokenizer.from_file(str(path))
         except Exception as error:  # the library raises bare Exception
+            if path.is_file() and is_pointer(path):
+                raise ModelInvalid(
+                    f"{path} can't be read as a tokenizer: it is a Git LFS pointer, not the file "
+                    "itself.",
+                    hint="git lfs pull",
+                ) from None
             raise ModelInvalid(
                 f"{path} can't be read as a tokenizer: {error}", hint="get the file again"
             ) from error

@@ -200,6 +200,14 @@ def test_a_model_of_variants_only_is_found_again_without_asking(folder, hub, hom
     assert hub.asked == []
 
 
+def test_a_variant_that_was_asked_for_does_not_become_the_default(folder, hub, home):
+    graph = folder / "onnx" / "model.onnx"
+    shutil.copy(graph, graph.with_name("model_int8.onnx"))
+    graph.rename(graph.with_name("model_O3.onnx"))
+    assert find_files("owner/name", file="onnx/model_int8.onnx").model.stem == "model_int8"
+    assert find_files("owner/name").model.stem == "model_O3"
+
+
 async def test_weights_in_a_file_of_their_own_are_downloaded(folder, hub, home, tiny):
     # Not named after the graph: only the graph knows.
     tiny.write_encoder(folder / "onnx" / "model.onnx", weights="weights.data")

@@ -77,6 +77,8 @@ class SpanMeans:
         (start, end) character offsets of the stretches.
     limit
         Most tokens that the encoder takes at once.
+    pools_prefix
+        Whether what stands before the text counts for the stretch at its beginning.
     """
 
     def __init__(
@@ -86,6 +88,8 @@ class SpanMeans:
         special: Sequence[bool],
         spans: Sequence[tuple[int, int]],
         limit: int,
+        *,
+        pools_prefix: bool = True,
     ) -> None:
         import numpy as np
 
@@ -110,7 +114,7 @@ class SpanMeans:
         self.empty: list[int] = [int(place) for place in np.flatnonzero(first == last)]
         # Special tokens and the prefix count for the stretch at the text's beginning or end, so
         # that a text of a single chunk has the very vector that it has by itself.
-        self._low = np.where(first == 0, 0, first + head)
+        self._low = np.where(first == 0, 0 if pools_prefix else head, first + head)
         self._high = np.where(last == body, head + body + tail, last + head)
         self._sums: NDArray[np.float64] | None = None
 

@@ -258,7 +258,9 @@ class OnnxEmbedder:
             encoder, tokenizer = self._loaded_encoder(), self._loaded_tokenizer()
             ids, offsets, special = tokenizer.encode_whole(prefix + text)
             moved = [(start - len(prefix), end - len(prefix)) for start, end in offsets]
-            return encoder, SpanMeans(ids, moved, special, spans, self._limit)
+            counts = self._settings.pools_prefix or not prefix
+            means = SpanMeans(ids, moved, special, spans, self._limit, pools_prefix=counts)
+            return encoder, means
 
         encoder, seen = await loop.run_in_executor(workers, prepare)
         for first in range(0, len(seen.windows), self._threads):

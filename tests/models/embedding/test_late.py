@@ -63,6 +63,16 @@ async def test_a_text_of_one_chunk_has_the_vector_that_it_has_by_itself(mixing):
         np.testing.assert_allclose(late, alone, atol=1e-5)
 
 
+async def test_a_prefix_that_is_not_pooled_counts_for_no_chunk(mixing, tiny):
+    tiny.describe(
+        mixing, "1_Pooling/config.json", {"pooling_mode": "mean", "include_prompt": False}
+    )
+    embedder = OnnxEmbedder(mixing, document_prefix="abc ")
+    (late,) = await embedder.embed_spans(TEXT, [(0, len(TEXT))])
+    (alone,) = await embedder.embed_documents([TEXT])
+    np.testing.assert_allclose(late, alone, atol=1e-5)
+
+
 async def test_a_long_text_is_seen_in_windows(mixing, tiny):
     embedder = OnnxEmbedder(mixing, max_tokens=12)
     text = "abcdefghijklmnopqrstuvwxyz0123456789"

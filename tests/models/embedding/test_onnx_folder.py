@@ -214,6 +214,14 @@ def test_a_damaged_tokenizer_is_one_line(folder, content):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("name", ["tokenizer.json", "config.json"])
+def test_a_pointer_in_place_of_a_description_is_told(folder, name):
+    (folder / name).write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:00\n")
+    with pytest.raises(ModelInvalid, match="Git LFS pointer") as caught:
+        OnnxEmbedder(folder).count_tokens(["abc"])
+    assert caught.value.hint == "git lfs pull"
+
+
 async def test_a_graph_that_goes_away_is_told(folder):
     embedder = OnnxEmbedder(folder)
     (folder / "onnx" / "model.onnx").unlink()
