@@ -22,6 +22,9 @@ _END = re.compile(
     rf"(?<=[.!?])[\"'\u201d\u2019\u00bb)\]\u3011*_]*{_BEHIND}\s+(?![a-z\[\u3010])"
     rf"|(?<=[\u3002\uff01\uff1f])[\u300d\u300f\u201d]*{_BEHIND}(?!\s*[\[\u3010])|\n+"
 )
+#: Brackets and marks of code, and what stands for them meanwhile.
+_MASK = str.maketrans("[\u3010`", "\ue000\ue001\ue002")
+_UNMASK = str.maketrans("\ue000\ue001\ue002", "[\u3010`")
 _WORD = re.compile(r"\w+")
 #: A shorter stretch without a number is no statement of its own: "e.g.", "Yes.", a list's dash.
 _FEWEST_WORDS = 3
@@ -77,7 +80,9 @@ def statements(text: str) -> list[Statement]:
     """
     found: list[Statement] = []
     waiting = ""
-    for stretch in _stretches(text):
+    # Code may be parted from its marks by the division into sentences.
+    masked = _CODE.sub(lambda code: code.group().translate(_MASK), text)
+    for stretch in _stretches(masked):
         whole = f"{waiting} {stretch}".strip()
         numbers = cited_numbers(whole)
         words = without_markers(whole)
@@ -85,12 +90,16 @@ def statements(text: str) -> list[Statement]:
         if not numbers and (short or whole.endswith(":")):
             waiting = whole
             continue
-        waiting = ""
-        if words:
+        waiting = "" if words else whole
+        if not words and found:
+            # Numbers on a line of their own, below what they belong to.
+            waiting, last = "", found[-1]
+            found[-1] = Statement(last.text, tuple(dict.fromkeys((*last.numbers, *numbers))))
+        elif words:
             found.append(Statement(words, numbers))
     if waiting and without_markers(waiting):
         found.append(Statement(without_markers(waiting), cited_numbers(waiting)))
-    return found
+    return [Statement(one.text.translate(_UNMASK), one.numbers) for one in found]
 
 
 def _stretches(text: str) -> Iterator[str]:

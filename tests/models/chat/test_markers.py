@@ -45,6 +45,8 @@ def test_markers_are_made_alike_and_unknown_ones_go(text, clean, unknown) -> Non
         ("It is 3.5 days, e.g. four [1].", [("It is 3.5 days, e.g. four.", (1,))]),
         ("這是真的[1]。那也是[2]。", [("這是真的。", (1,)), ("那也是。", (2,))]),
         ("Paris", [("Paris", ())]),
+        ("It is kept.\n[1]\n[2]", [("It is kept.", (1, 2))]),
+        ("[1]\nIt is kept.", [("It is kept.", (1,))]),
         ("", []),
     ],
 )
