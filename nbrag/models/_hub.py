@@ -188,11 +188,13 @@ class _Download:
 
     def _remember_missing(self, there: Sequence[str], commit: str) -> None:
         """Let the cache know that there is no preferred graph, so that nobody asks again."""
+        from huggingface_hub.errors import EntryNotFoundError
+
         for name in MAIN_GRAPHS:
             if name not in there:
                 try:
                     self._fetch(name, commit)
-                except self._hub.errors.EntryNotFoundError:
+                except EntryNotFoundError:
                     continue
 
     def _fetch(self, name: str, revision: str, *, force: bool = False) -> Path:
