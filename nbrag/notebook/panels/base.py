@@ -252,7 +252,8 @@ class Panel(VBox):  # type: ignore[misc]
         except Exception as error:  # noqa: BLE001 - a display never raises
             note_failure(error)
             parts = []
-        return snapshot(self.heading, parts, self.state.alert, without_private(self.state.status))
+        made = snapshot(self.heading, parts, self.state.alert, self.state.status)
+        return {kind: without_private(text) for kind, text in made.items()}
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
         """Return the live view, and the still picture where there is no kernel behind it."""

@@ -127,11 +127,18 @@ def choice(
     )
 
 
-def listing(label: str, options: Sequence[Any] = (), *, rows: int = 8, width: str = "100%") -> Any:
+def listing(
+    label: str,
+    options: Sequence[Any] = (),
+    *,
+    rows: int = 8,
+    width: str = "100%",
+    label_width: str = _LABEL,
+) -> Any:
     """Return a list in which one entry is chosen; arrow keys go through it."""
     import ipywidgets
 
-    common = _common(label, width, "", _LABEL)
+    common = _common(label, width, "", label_width)
     return ipywidgets.Select(options=list(options), rows=rows, value=None, **common)
 
 

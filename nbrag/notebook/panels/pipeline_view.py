@@ -19,6 +19,7 @@ from nbrag.notebook.panels.controls import (
     text_area,
     text_line,
 )
+from nbrag.notebook.panels.messages import without_private
 from nbrag.notebook.panels.pipeline_state import PipelineState, compared_table
 from nbrag.notebook.panels.snapshots import facts, part
 from nbrag.notebook.panels.stages_view import StageEditor
@@ -225,7 +226,8 @@ class PipelinePanel(Panel):
         if state.results is None:
             self._found.value = note or '<p style="opacity:0.75">Ask a question to try it.</p>'
         else:
-            self._found.value = note + compared_table(state.results, state.before)["text/html"]
+            table = compared_table(state.results, state.before)["text/html"]
+            self._found.value = note + without_private(table)
 
     def snapshot_parts(self) -> list[Rendering]:
         """Return the pipeline as a cell, and what the question found."""
