@@ -68,7 +68,7 @@ class VectorDivider:
         return np.stack([found[node] for node in nodes])
 
     async def formed(self, nodes: Sequence[str], tokens: Mapping[str, int]) -> Groups:
-        """Return soft clusters; fewer than there are nodes, or pieces where there are not."""
+        """Return soft clusters; pieces where more than half as many clusters as nodes come out."""
         # Nodes of the same vector are told apart by their order: it must not be the caller's.
         ordered = sorted(nodes)
         matrix = await self._matrix(ordered)
@@ -76,7 +76,8 @@ class VectorDivider:
         found = await asyncio.to_thread(
             soft_clusters, matrix, counts, limit=self._limit, **self._how
         )
-        if len(found) > 1 and len(found) >= len(ordered):
+        if len(found) * 2 > len(ordered):
+            # A level must be smaller than the one below it, and clusters of one say nothing new.
             found = packed_clusters(matrix, counts, range(len(ordered)), self._limit)
         return [[ordered[place] for place in cluster] for cluster in found]
 

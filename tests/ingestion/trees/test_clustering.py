@@ -82,6 +82,12 @@ def test_few_rows_and_repeated_rows(count: int) -> None:
     assert [len(piece) for piece in pieces] == [10] * 4
 
 
+def test_few_vectors_apart_from_each_other_get_no_component_each() -> None:
+    rows = np.random.default_rng(5).normal(size=(38, 64))
+    clusters = soft_clusters(rows / np.linalg.norm(rows, axis=1)[:, None], [10] * 38, limit=3_500)
+    assert len(clusters) <= 12
+
+
 def test_nothing_gives_nothing() -> None:
     assert soft_clusters(np.empty((0, 4)), [], limit=10) == []
 
