@@ -324,7 +324,7 @@ class RagMagics(Magics):
     @needs_local_scope
     @line_magic
     @magic_options
-    @argument("panel", metavar="PANEL", help="ingest, pipeline, search, ...")
+    @argument("panel", metavar="PANEL", help="ingest, pipeline, search, eval, ...")
     @argument("names", nargs="*", metavar="NAME", help="Pipelines; for ingest, what is read.")
     @argument("-c", "--collection", metavar="NAME", help="The collection.")
     @argument("--question", metavar="TEXT", help="What is asked at once, in quotes.")
@@ -338,6 +338,7 @@ class RagMagics(Magics):
         %rag_panel pipeline support
         %rag_panel search plain support -c docs --question "How long are backups kept?"
         %rag_panel ingest handbook/ notes/*.md -c docs
+        %rag_panel eval plain support --cases cases.jsonl
 
         Running the cell again closes the panel that it showed before.
         """
@@ -349,6 +350,8 @@ class RagMagics(Magics):
             for name in ("collection", "question", "cases", "file")
             if getattr(options, name) is not None
         }
+        if "cases" in given:
+            given["cases"] = _cases(given["cases"], call)
         definition = panel_definitions().get(options.panel)
         collection = self.session.configuration["collection"]
         if definition and "collection" in definition.options and collection is not None:

@@ -13,6 +13,7 @@ __all__ = [
     "markup",
     "number",
     "row",
+    "several",
     "text_area",
     "text_line",
     "title",
@@ -140,6 +141,21 @@ def listing(
 
     common = _common(label, width, "", label_width)
     return ipywidgets.Select(options=list(options), rows=rows, value=None, **common)
+
+
+def several(
+    label: str,
+    options: Sequence[Any] = (),
+    *,
+    rows: int = 5,
+    width: str = _WIDE,
+    help_text: str = "",
+) -> Any:
+    """Return a list in which any number of entries can be chosen."""
+    import ipywidgets
+
+    common = _common(label, width, help_text, _LABEL)
+    return ipywidgets.SelectMultiple(options=list(options), rows=rows, **common)
 
 
 def button(words: str, *, help_text: str = "", kind: str = "", width: str = "auto") -> Any:

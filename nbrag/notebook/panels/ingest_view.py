@@ -21,7 +21,7 @@ from nbrag.notebook.panels.controls import (
 )
 from nbrag.notebook.panels.ingest_state import IngestState, stage_table
 from nbrag.notebook.panels.messages import without_private
-from nbrag.notebook.panels.snapshots import facts, part
+from nbrag.notebook.panels.snapshots import facts, part, rendered
 from nbrag.notebook.panels.stages_view import StageEditor
 from nbrag.notebook.pipeline_files import read_pipeline_text
 from nbrag.rendering import Rendering, plain
@@ -237,14 +237,8 @@ class IngestPanel(Panel):
         except NbragError as error:
             parts.append(part(str(error)))
         shown = (state.counts, state.cut, state.report)
-        return parts + [_rendered(made) for made in shown if made is not None]
-
-
-def _rendered(made: Any) -> Rendering:
-    """Return a result's own picture, without folders of this machine."""
-    bundle = made._repr_mimebundle_()
-    return {kind: without_private(text) for kind, text in bundle.items()}
+        return parts + [rendered(made) for made in shown if made is not None]
 
 
 def _markup(made: Any) -> str:
-    return "" if made is None else _rendered(made)["text/html"]
+    return "" if made is None else rendered(made)["text/html"]

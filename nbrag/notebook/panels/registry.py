@@ -46,6 +46,13 @@ _registry: dict[str, PanelDefinition] = {
     definition.name: definition
     for definition in (
         PanelDefinition(
+            "eval",
+            "Measure pipelines on judged questions, and see where they differ.",
+            f"{_HERE}.eval_view:EvalPanel",
+            frozenset({"collection", "cases"}),
+            "pipelines",
+        ),
+        PanelDefinition(
             "ingest",
             "Read files into a collection: preview, run, stop, resume, retry what failed.",
             f"{_HERE}.ingest_view:IngestPanel",

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
+from typing import Any
 
+from nbrag.notebook.panels.messages import without_private
 from nbrag.rendering import Cell, Rendering, plain, render_table
 
-__all__ = ["alert_html", "facts", "part", "snapshot"]
+__all__ = ["alert_html", "facts", "part", "rendered", "snapshot"]
 
 _ALERT_STYLE = (
     "border-left:3px solid #c62828;padding:0.3em 0.6em;margin:0.3em 0;white-space:pre-wrap"
@@ -32,6 +34,12 @@ def part(text: str, markup: str | None = None) -> Rendering:
 def _plain_lines(text: str) -> str:
     """Return text of several lines without control characters."""
     return "\n".join(plain(line) for line in text.splitlines())
+
+
+def rendered(made: Any) -> Rendering:
+    """Return a result's own picture, or a made one, without folders of this machine."""
+    bundle = made if isinstance(made, dict) else made._repr_mimebundle_()
+    return {kind: without_private(text) for kind, text in bundle.items()}
 
 
 def facts(caption: str, rows: Sequence[tuple[str, Cell]]) -> Rendering:
