@@ -150,7 +150,11 @@ class Workspace(AskingWorkspace):
         """What stages are built with."""
         from nbrag.spec import BuildContext
 
-        return BuildContext(embedder=lambda: self.embedder, chat=lambda: self.chat)
+        return BuildContext(
+            embedder=lambda: self.embedder,
+            chat=lambda: self.chat,
+            other_chat=self.models.other,
+        )
 
     # Collections -------------------------------------------------------------------------
 

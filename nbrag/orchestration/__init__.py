@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from nbrag.orchestration.evidence import Evidence, register_evidence
     from nbrag.orchestration.orchestrators.answerer import Answerer, AnswerOptions
     from nbrag.orchestration.orchestrators.self_rag import SelfRagOptions, SelfRagOrchestrator
+    from nbrag.orchestration.orchestrators.speculative_rag import (
+        SpeculativeRagOptions,
+        SpeculativeRagOrchestrator,
+    )
     from nbrag.orchestration.prompts import Prompt
     from nbrag.orchestration.reading import AnswerReader, CitedText
     from nbrag.orchestration.running import AnswerRun
@@ -28,6 +32,8 @@ __all__ = [
     "Prompt",
     "SelfRagOptions",
     "SelfRagOrchestrator",
+    "SpeculativeRagOptions",
+    "SpeculativeRagOrchestrator",
     "register_evidence",
 ]
 
@@ -44,6 +50,8 @@ _HOMES = {
     "Prompt": "prompts",
     "SelfRagOptions": "orchestrators.self_rag",
     "SelfRagOrchestrator": "orchestrators.self_rag",
+    "SpeculativeRagOptions": "orchestrators.speculative_rag",
+    "SpeculativeRagOrchestrator": "orchestrators.speculative_rag",
     "register_evidence": "evidence",
 }
 

@@ -41,13 +41,18 @@ class Evidence:
 
     def __contains__(self, number: object) -> bool:
         """Return whether a passage has this number."""
-        return isinstance(number, int) and 1 <= number <= len(self.passages)
+        return any(passage.number == number for passage in self.passages)
 
     def passage(self, number: int) -> Passage:
         """Return the passage of a number; a ``LookupError`` when there is none."""
-        if number not in self:
-            raise LookupError(f"there is no passage {number}")
-        return self.passages[number - 1]
+        for passage in self.passages:
+            if passage.number == number:
+                return passage
+        raise LookupError(f"there is no passage {number}")
+
+    def only(self, numbers: Sequence[int]) -> Evidence:
+        """Return the evidence of some passages alone, in the order given, numbers unchanged."""
+        return Evidence(tuple(self.passage(number) for number in numbers))
 
     def block(self, numbers: Sequence[int] | None = None) -> str:
         """Return the passages, or some of them under their own numbers, as a block of data."""

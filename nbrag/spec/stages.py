@@ -82,11 +82,15 @@ class BuildContext:
         Gives the chat client; raises one clear error when no model is configured.
     strict
         Whether a stage raises instead of degrading with a warning.
+    other_chat
+        Gives another chat client by its name (``openai/gpt-4o-mini``, ``local``), with the budget
+        and the accounts of the first; None where only the name itself can be resolved.
     """
 
     embedder: Callable[[], Any]
     chat: Callable[[], Any]
     strict: bool = False
+    other_chat: Callable[[str], Any] | None = None
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from nbrag.rendering import Cell, Rendering, clip, plain, render_table
+from nbrag.types._answer_picture import drafts_picture, rounds_picture
 
 if TYPE_CHECKING:
     from nbrag.types.answers import Answer, AnswerDraft, AnswerRound, Citation
@@ -23,8 +24,8 @@ def answer_rendering(answer: Answer) -> Rendering:
     """Return question, answer, citations and warnings; no times, costs or counts of calls."""
     said = shown_text(answer)
     tables = [_citations(answer)] if answer.citations else []
-    tables += [_rounds(answer.rounds)] if answer.rounds else []
-    tables += [_drafts(answer.drafts)] if answer.drafts else []
+    tables += [_rounds(answer.rounds), rounds_picture(answer.rounds)] if answer.rounds else []
+    tables += [_drafts(answer.drafts), drafts_picture(answer.drafts)] if answer.drafts else []
     heads = _heads(answer)
     notes = [clip(plain(note), _LONGEST) for note in _notes(answer)]
     text = [*heads, _wrapped(said), *(table["text/plain"] for table in tables)]

@@ -9,7 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbrag.errors import SpecificationError
-from nbrag.orchestration import SelfRagOptions, SelfRagOrchestrator
+from nbrag.orchestration import (
+    SelfRagOptions,
+    SelfRagOrchestrator,
+    SpeculativeRagOptions,
+    SpeculativeRagOrchestrator,
+)
 from nbrag.spec import PipelineSpec
 from nbrag.testing import HashEmbedder, ScriptedChatClient
 from nbrag.workspace import Workspace
@@ -30,6 +35,10 @@ CLAIMS = json.dumps(
 
 
 def reply(messages) -> str:
+    if "You weigh drafts" in messages[0].content:
+        count = messages[1].content.count('{"draft"')
+        scores = [{"draft": n, "reason": "So.", "score": 5} for n in range(1, count + 1)]
+        return json.dumps({"scores": scores})
     return CLAIMS if "You check an answer" in messages[0].content else DRAFT
 
 
@@ -53,6 +62,12 @@ VIEWS = [
         "use_self_rag",
         SelfRagOrchestrator,
         {"rounds": 2, "threshold": 0.75, "calls": 9, "passages": 3},
+    ),
+    (
+        "speculative_rag",
+        "use_speculative",
+        SpeculativeRagOrchestrator,
+        {"drafts": 3, "subset": 4, "scoring": "rubric", "minimum": 0.25, "calls": 9, "seed": 5},
     ),
 ]
 
@@ -102,8 +117,35 @@ def test_options_of_self_rag_survive_every_view(options: SelfRagOptions) -> None
     assert PipelineSpec.from_dict(spec.to_dict()) == spec
 
 
+@given(
+    st.builds(
+        SpeculativeRagOptions,
+        drafts=st.integers(1, 20),
+        subset=st.integers(1, 20),
+        draft_model=st.none() | st.sampled_from(["local", "openai/gpt-4o-mini", "a b='c'"]),
+        scoring=st.sampled_from(["auto", "probabilities", "rubric"]),
+        minimum=st.floats(0, 1),
+        seed=st.integers(0, 2**31 - 1),
+    )
+)
+def test_options_of_speculative_rag_survive_every_view(options: SpeculativeRagOptions) -> None:
+    spec = PipelineSpec("retrieval", "p").with_stage("speculative_rag", **options.model_dump())
+    assert PipelineSpec.from_body("retrieval", spec.to_body(), name="p") == spec
+    assert PipelineSpec.from_dict(spec.to_dict()) == spec
+
+
 @pytest.mark.parametrize(
-    "line", ["self_rag rounds=0", "self_rag rounds=11", "self_rag threshold=1.1", "self_rag x=1"]
+    "line",
+    [
+        "self_rag rounds=0",
+        "self_rag rounds=11",
+        "self_rag threshold=1.1",
+        "self_rag x=1",
+        "speculative_rag drafts=21",
+        "speculative_rag scoring=logits",
+        "speculative_rag subset=0",
+        "speculative_rag\nself_rag",
+    ],
 )
 def test_options_out_of_bounds_are_refused(line: str) -> None:
     with pytest.raises(SpecificationError):

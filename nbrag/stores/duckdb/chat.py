@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from nbrag.errors import StoreError
@@ -53,7 +54,7 @@ class DuckDBReplyStore:
         *fields, has_tokens = rows[0]
         # Files of before there were tokens have no table of them, and no reply that asks for it.
         tokens = self._tokens(key) if has_tokens else ()
-        return ChatReply(*fields, tokens=tokens)
+        return replace(ChatReply(*fields), tokens=tokens)
 
     def _tokens(self, key: str) -> tuple[TokenProbability, ...]:
         rows = self._database.execute("SELECT tokens FROM nbrag.reply_tokens WHERE key = ?", [key])
