@@ -13,6 +13,8 @@ from nbrag.errors import NbragError
 from nbrag.testing import read_records, run_notebook
 
 TECHNIQUES = ["crag", "expand", "hyde", "rerank-llm", "route"]
+#: Those that ask when documents are ingested.
+OF_INGESTION = ["context", "entities", "questions", "topics"]
 #: Those that ask no chat model.
 WITHOUT_CHAT = ["rerank-cross-encoder"]
 
@@ -25,7 +27,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.kernel
 @pytest.mark.model
-@pytest.mark.parametrize("name", [*TECHNIQUES, *WITHOUT_CHAT])
+@pytest.mark.parametrize("name", [*TECHNIQUES, *OF_INGESTION, *WITHOUT_CHAT])
 def test_a_notebook_gives_the_figures_that_it_shows(
     notebooks: Path, database: Path, name: str
 ) -> None:
@@ -48,10 +50,35 @@ def test_a_request_that_is_not_in_the_file_is_an_error_that_shows_it(
         run_notebook(notebooks / "rerank-llm.ipynb", cwd=notebooks, database=str(database), step=3)
 
 
-def test_replies_and_notebooks_say_that_they_are_authored(notebooks: Path) -> None:
-    first = (notebooks / "replies" / "handbook.jsonl").read_text("utf-8").partition("\n")[0]
-    assert json.loads(first)["about"].startswith("Authored replies: written by hand")
-    for name in TECHNIQUES:
+@pytest.mark.kernel
+@pytest.mark.model
+def test_an_ingestion_of_other_documents_asks_for_what_is_not_in_the_file(
+    notebooks: Path, tmp_path: Path
+) -> None:
+    database = str(tmp_path / "other.duckdb")
+    with pytest.raises((AssertionError, NbragError), match="ReplayMissing"):
+        run_notebook(notebooks / "entities.ipynb", cwd=notebooks, database=database, every=2)
+
+
+def test_question_rows_that_are_switched_off_change_no_figure(notebooks: Path) -> None:
+    records = read_records(nbformat.read(notebooks / "questions.ipynb", as_version=4))
+    for metric in ("recall@5", "MRR", "nDCG@10"):
+        assert records[f"hybrid, questions=false {metric}"] == records[f"hybrid, plain {metric}"]
+
+
+@pytest.mark.parametrize(
+    ("file", "beginning", "names"),
+    [
+        ("handbook.jsonl", "Authored replies: written by hand", TECHNIQUES),
+        ("handbook-ingestion.jsonl", "Authored replies: written in the place of", OF_INGESTION),
+    ],
+)
+def test_replies_and_notebooks_say_that_they_are_authored(
+    notebooks: Path, file: str, beginning: str, names: list[str]
+) -> None:
+    first = (notebooks / "replies" / file).read_text("utf-8").partition("\n")[0]
+    assert json.loads(first)["about"].startswith(beginning)
+    for name in names:
         cells: list[Any] = nbformat.read(notebooks / f"{name}.ipynb", as_version=4).cells
         told = [cell.source for cell in cells if cell.cell_type == "markdown"]
         assert any("**authored**" in text for text in told), name
