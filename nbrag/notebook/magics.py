@@ -324,7 +324,7 @@ class RagMagics(Magics):
     @needs_local_scope
     @line_magic
     @magic_options
-    @argument("panel", metavar="PANEL", help="ingest, pipeline, search, eval, ...")
+    @argument("panel", metavar="PANEL", help="ingest, pipeline, search, eval or map.")
     @argument("names", nargs="*", metavar="NAME", help="Pipelines; for ingest, what is read.")
     @argument("-c", "--collection", metavar="NAME", help="The collection.")
     @argument("--question", metavar="TEXT", help="What is asked at once, in quotes.")
@@ -339,6 +339,7 @@ class RagMagics(Magics):
         %rag_panel search plain support -c docs --question "How long are backups kept?"
         %rag_panel ingest handbook/ notes/*.md -c docs
         %rag_panel eval plain support --cases cases.jsonl
+        %rag_panel map -c docs --question "How long are backups kept?"
 
         Running the cell again closes the panel that it showed before.
         """

@@ -19,7 +19,7 @@ LAYERS = (
     ("chat_models",),
     ("asking",),
     ("workspace",),
-    ("model_list",),
+    ("model_list", "maps"),
     ("notebook",),
     # Test tools may use everything, and only tests use them.
     ("testing",),

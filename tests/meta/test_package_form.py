@@ -21,6 +21,7 @@ DISTRIBUTIONS = {
     "mdit_py_plugins": "mdit-py-plugins",
     "opentelemetry": "opentelemetry-api",
     "sklearn": "scikit-learn",
+    "umap": "umap-learn",
     "yaml": "pyyaml",
     "frontmatter": "python-frontmatter",
     "duckdb_extensions": "duckdb-extensions",

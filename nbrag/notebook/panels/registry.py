@@ -60,6 +60,13 @@ _registry: dict[str, PanelDefinition] = {
             "files, folders or globs",
         ),
         PanelDefinition(
+            "map",
+            "See a collection's chunks in two dimensions, and where a question falls.",
+            f"{_HERE}.map_view:MapPanel",
+            frozenset({"collection", "question", "by", "method"}),
+            "",
+        ),
+        PanelDefinition(
             "pipeline",
             "Build a retrieval pipeline, with a live question beside it.",
             f"{_HERE}.pipeline_view:PipelinePanel",
