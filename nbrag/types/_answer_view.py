@@ -172,5 +172,13 @@ def _drafts(drafts: tuple[AnswerDraft, ...]) -> Rendering:
         "Drafts",
         ["draft", "", "score", "passages", "note", "text"],
         rows,
-        details=[f"{draft.text}\n\n{draft.rationale}".strip() for draft in drafts],
+        details=[
+            "\n\n".join(filter(None, (draft.text, draft.rationale, _scores(draft))))
+            for draft in drafts
+        ],
     )
+
+
+def _scores(draft: AnswerDraft) -> str:
+    """Return what the score was made of."""
+    return ", ".join(f"{name} {value:g}" for name, value in draft.scores.items())

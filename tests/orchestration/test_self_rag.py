@@ -155,10 +155,7 @@ async def test_every_rule_ends_it(kit, replies, options, ended, rounds) -> None:
     assert (answer.outcome, answer.support, script.remaining) == ("answered", 0.5, 0)
     assert answer.rounds[-1].note.removesuffix("; chosen") == ended
     assert len(answer.rounds) == rounds
-    assert answer.metadata["self_rag"] == {
-        "best_round": 1,
-        "ended": answer.metadata["self_rag"]["ended"],
-    }
+    assert answer.metadata["self_rag"] == {"best_round": 1, "ended": ended}
     assert any("1 of 2 claims are not fully borne out" in one for one in answer.warnings)
 
 
@@ -184,10 +181,11 @@ async def test_a_refusal_is_searched_for_and_stays_one(kit) -> None:
     assert (answer.outcome, answer.support, answer.support_basis) == ("refused", None, "none")
     assert answer.reason == "the passages do not tell the US period."
     assert [one.note for one in answer.rounds] == [
-        "refused: the passages do not tell the US period.; chosen",
-        "refused: the passages do not tell the US period.",
-        "refused: the passages do not tell the US period.; the last round",
+        "refused: the passages do not tell the US period; chosen",
+        "refused: the passages do not tell the US period",
+        "refused: the passages do not tell the US period; the last round",
     ]
+    assert answer.metadata["self_rag"] == {"best_round": 1, "ended": "the last round"}
     assert answer.warnings == ()
 
 
@@ -331,8 +329,8 @@ class Slow(ScriptedChatClient):
 async def test_the_time_limit_leaves_the_best_answer(kit, before) -> None:
     slow = Slow([DRAFT, HALF, query("us"), BOTH, FULL][:before])
     started = time.monotonic()
-    answer = await orchestrator(kit, slow, time_limit=0.5).answer("How long in the EU?")
-    assert time.monotonic() - started < 2
+    answer = await orchestrator(kit, slow, time_limit=1.5).answer("How long in the EU?")
+    assert time.monotonic() - started < 5
     assert slow.cancelled == 1
     assert answer.outcome == ("answered" if before else "failed")
     assert answer.support == (None if not before else 1.0 if before == 1 else 0.5)
@@ -429,7 +427,7 @@ def test_a_model_that_hangs_at_random_ends_too(kit) -> None:
     for position in range(6):
         choices = [0, 0, 0, 1, 0, 1]
         choices[position] = 12
-        answer = run(orchestrator(kit, Model(choices), time_limit=0.3, rounds=3).answer("EU?"))
+        answer = run(orchestrator(kit, Model(choices), time_limit=1.0, rounds=3).answer("EU?"))
         assert answer.outcome == ("answered" if position else "failed")
 
 

@@ -165,7 +165,7 @@ async def test_the_drafts_are_written_at_the_same_time(kit) -> None:
     started = time.monotonic()
     answer = await made(kit, model, drafts=6).answer("How long?")
     assert (model.most, len(answer.drafts)) == (6, 6)
-    assert time.monotonic() - started < 1.0
+    assert time.monotonic() - started < 1.1
 
 
 async def test_small_models_draft_and_large_ones_weigh(kit) -> None:
@@ -271,8 +271,8 @@ async def test_a_slow_draft_is_left_out_and_cancelled(kit) -> None:
             return await super().complete(messages, **options)
 
     started = time.monotonic()
-    answer = await made(kit, Slow(), time_limit=1.0).answer("How long?")
-    assert time.monotonic() - started < 2
+    answer = await made(kit, Slow(), time_limit=2.0).answer("How long?")
+    assert time.monotonic() - started < 5
     assert ended.is_set()
     assert answer.text == "Answer of 2 [2]."
     assert "draft 1 failed and was left out: it took too long." in answer.warnings

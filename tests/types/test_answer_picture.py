@@ -28,7 +28,7 @@ def test_rounds_are_bars_of_claims() -> None:
 
 def test_drafts_are_bars_of_scores() -> None:
     drafts = (
-        AnswerDraft(1, "a", passages=(1, 4), score=0.25),
+        AnswerDraft(1, "a", "r", (1, 4), 0.25, {"rubric": 2.0, "shared": 1.0}),
         AnswerDraft(2, "b", passages=(12,), score=1.0, chosen=True),
         AnswerDraft(3, note="failed"),
     )
@@ -37,6 +37,7 @@ def test_drafts_are_bars_of_scores() -> None:
     assert "draft 1 [1][4]  █████···············  0.25" in lines
     assert "draft 2 [12]    ████████████████████  1.00, chosen" in lines
     assert "draft 3         ····················  no score" in lines
+    assert "rubric 2, shared 1" in shown["text/html"]
     assert "width:25.0%;background:#0072b2" in shown["text/html"]
 
 

@@ -7,6 +7,7 @@ import gc
 import logging
 import re
 import sys
+import threading
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -35,6 +36,7 @@ _refused: set[tuple[str, str | None, str]] = set()
 #: LiteLLM spends about 4 ms of the loop's thread on a call. Calls that start together would
 #: return together, and wait for each other in every round again; a little apart, they don't.
 _APART = 0.004
+_loading = threading.Lock()
 #: For probabilities of 0, whose logarithm JSON doesn't have.
 _LEAST = -9999.0
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s@]+@")
@@ -291,10 +293,12 @@ def _first_load() -> None:
 
     It is due after so large an import, and would hold up the first calls in their midst.
     """
-    known = "litellm" in sys.modules
-    load_litellm()
-    if not known:
-        gc.collect()
+    # A call that is given up leaves its thread importing; a second one must not see half of it.
+    with _loading:
+        known = "litellm" in sys.modules
+        load_litellm()
+        if not known:
+            gc.collect()
 
 
 def _price(litellm: Any, model: str) -> TokenPrice | None:

@@ -59,9 +59,11 @@ class _Loop:
     drafts: dict[int, CitedText] = field(default_factory=dict)
     queries: list[str] = field(default_factory=list)
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    ended: str = ""
 
     def note(self, note: str, **changes: Any) -> None:
-        """Change the last round, and add to its note."""
+        """Change the last round, and add to its note: the last note tells what ended the loop."""
+        self.ended = note
         last = self.rounds[-1]
         together = "; ".join(filter(None, (last.note, note)))
         self.rounds[-1] = replace(last, note=together, **changes)
@@ -162,7 +164,7 @@ class SelfRagOrchestrator(Orchestrator[SelfRagOptions]):
             return None
         loop.drafts[number] = cited
         if cited.outcome == "refused":
-            loop.note(f"refused: {cited.reason}")
+            loop.note(f"refused: {cited.reason.rstrip('.')}")
             return await self._next_query(run, loop, [cited.reason])
         loop.rounds[-1] = replace(loop.rounds[-1], text=cited.text)
         claims = await self._checked(run, loop, cited)
@@ -246,7 +248,7 @@ class SelfRagOrchestrator(Orchestrator[SelfRagOptions]):
 
 def _best_answer(run: AnswerRun, loop: _Loop, threshold: float) -> Answer:
     """Return the answer of the best round, with what is to be said about it."""
-    best, ended = loop.best, loop.rounds[-1].note
+    best, ended = loop.best, loop.ended
     if best is None:
         fields: dict[str, Any] = {"rounds": tuple(loop.rounds), "metadata": dict(loop.metadata)}
         if not run.evidence:

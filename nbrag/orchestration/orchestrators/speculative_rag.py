@@ -309,8 +309,8 @@ class SpeculativeRagOrchestrator(Orchestrator[SpeculativeRagOptions]):
             refusals = [draft for draft in drafts if draft.cited.outcome == "refused"]
             if refusals:
                 return run.refused(refusals[0].cited.reason, **fields)
-            problems = {draft.problem: None for draft in drafts}
-            return run.failed(ChatError(f"no draft came about: {' '.join(problems)}"), **fields)
+            problems = "; ".join(dict.fromkeys(draft.problem.rstrip(".") for draft in drafts))
+            return run.failed(ChatError(f"no draft came about: {problems}."), **fields)
         if poor:
             run.warn(
                 f"the best draft has the weight {gate:.2f}, less than minimum="
