@@ -220,7 +220,7 @@ class Orchestrator(ABC, Generic[_Options]):
                     f"there was no answer within {self.options.time_limit:g} seconds.",
                     hint="raise time_limit=",
                 )
-                answer = self._failed(run, late)
+                answer = self._failed(run, late) if run.so_far is None else run.so_far(late)
             except ChatError as error:
                 answer = self._failed(run, error)
         answer = replace(
@@ -252,10 +252,11 @@ class Orchestrator(ABC, Generic[_Options]):
             told["detail"] = found
         return found
 
-    def _failed(self, run: AnswerRun, error: ChatError) -> Answer:
+    def _failed(self, run: AnswerRun, error: ChatError, **fields: Any) -> Answer:
+        """Return that there is no answer, or raise it; ``fields`` are further ones."""
         if self.strict:
             raise StageError(self.name, error.message, hint=error.hint) from error
-        return run.failed(error)
+        return run.failed(error, **fields)
 
     def __repr__(self) -> str:
         """Name the way and the model."""

@@ -59,6 +59,8 @@ class AnswerRun:
         Of the retrieval and of the answer's own stages; a later retrieval's stages are numbered.
     evidence
         The passages that have numbers; see :meth:`register`.
+    so_far
+        Makes the best answer so far where the time limit ends the work in its midst.
     """
 
     asked: str
@@ -74,6 +76,7 @@ class AnswerRun:
     warnings: list[str] = field(default_factory=list)
     trace: Trace = field(default_factory=lambda: Trace("", ""))
     evidence: Evidence = field(default_factory=Evidence)
+    so_far: Callable[[ChatError], Answer] | None = None
     _retrievals: int = 0
 
     def warn(self, warning: str) -> None:

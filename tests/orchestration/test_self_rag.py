@@ -337,6 +337,21 @@ async def test_the_time_limit_leaves_the_best_answer(kit, before) -> None:
     assert any("time limit" in warning for warning in answer.warnings)
 
 
+async def test_work_that_is_ended_in_its_midst_leaves_the_best_answer_too(kit) -> None:
+    class Blocking(Slow):
+        async def complete(self, messages, **options):
+            if not self.remaining:
+                time.sleep(1.5)  # noqa: ASYNC251 - a model that holds up the loop
+            return await super().complete(messages, **options)
+
+    slow = Blocking([DRAFT, HALF])
+    answer = await orchestrator(kit, slow, time_limit=1.0).answer("How long in the EU?")
+    assert (answer.outcome, answer.support) == ("answered", 0.5)
+    assert any("there was no answer within" in warning for warning in answer.warnings)
+    with pytest.raises(StageError):
+        await orchestrator(kit, Blocking([DRAFT, HALF]), time_limit=1.0, strict=True).answer("eu")
+
+
 async def test_a_slow_search_ends_it_too(kit) -> None:
     answer = await orchestrator(kit, [], retriever=Retriever(kit, wait=60), time_limit=0.3).answer(
         "eu"

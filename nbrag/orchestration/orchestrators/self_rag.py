@@ -130,19 +130,23 @@ class SelfRagOrchestrator(Orchestrator[SelfRagOptions]):
     async def _answer(self, run: AnswerRun) -> Answer:
         run.chat = LimitedChatClient(self.chat, CallLimit(self.options.calls))
         loop = _Loop()
+        run.so_far = lambda error: self._ended(run, loop, error)
         query: str | None = run.question
         try:
             while query is not None:
                 loop.queries.append(query)
                 query = await self._round(run, loop, query)
         except ChatError as error:
-            if self.strict:
-                raise
-            if loop.rounds:
-                loop.note(error.message.rstrip("."))
-            if loop.best is None:
-                return run.failed(error, rounds=tuple(loop.rounds))
-            run.warn(f"stage 'self_rag' ended early, with the best answer so far: {error.message}")
+            return self._ended(run, loop, error)
+        return _best_answer(run, loop, self.options.threshold)
+
+    def _ended(self, run: AnswerRun, loop: _Loop, error: ChatError) -> Answer:
+        """Return the best answer that there is when an error ends the loop."""
+        if loop.rounds:
+            loop.note(error.message.rstrip("."))
+        if self.strict or loop.best is None:
+            return self._failed(run, error, rounds=tuple(loop.rounds))
+        run.warn(f"stage 'self_rag' ended early, with the best answer so far: {error.message}")
         return _best_answer(run, loop, self.options.threshold)
 
     async def _round(self, run: AnswerRun, loop: _Loop, query: str) -> str | None:
