@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     )
     from nbrag.evaluation import AnswerCases, AnswerReport, EvaluationReport, Judgements
     from nbrag.ingestion import IngestionPipeline, IngestReport
+    from nbrag.maps import map_collection
     from nbrag.models.chat import Budget
     from nbrag.notebook.panels.registry import panel
     from nbrag.notebook.session import current_workspace, use_workspace
@@ -133,6 +134,7 @@ __all__ = [
     "__version__",
     "current_workspace",
     "errors",
+    "map_collection",
     "models",
     "panel",
     "parse_filter",
@@ -205,6 +207,7 @@ _HOMES = {
     "UnsupportedFormat": "nbrag.errors",
     "Workspace": "nbrag.workspace",
     "current_workspace": "nbrag.notebook.session",
+    "map_collection": "nbrag.maps",
     "panel": "nbrag.notebook.panels.registry",
     "parse_filter": "nbrag.stores.filters",
     "record": "nbrag.testing.records",

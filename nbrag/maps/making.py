@@ -29,6 +29,7 @@ DOCUMENT = "document"
 _NOTHING = "(none)"
 #: A field with more values than that would be nearly all "other".
 _MOST_VALUES = 30
+_COVERED = 0.5
 _OFFERED = ("media_type", "page")
 _METHODS = ("pca", "umap")
 
@@ -116,20 +117,29 @@ async def colour_fields(collection: Collection) -> list[str]:
         name = collection.name
         few = await collection.database.run(lambda c: few_valued(c, name, own, _MOST_VALUES))
     else:
-        few = [
-            f
-            for f in own
-            if 1 <= len(await collection.field_values(f, limit=_MOST_VALUES + 1)) <= _MOST_VALUES
-        ]
-    few.sort(
+        few = await _few_valued(collection, own)
+    ordered = sorted(
+        few,
         key=lambda field: (
             field != MetadataKeys.TOPIC_PRIMARY,
+            # A mark that most chunks lack, and a number, tell little.
+            few[field] < _COVERED,
             field in _OFFERED,
-            # Words say more in a legend than numbers do.
             kinds[field] != "VARCHAR",
-        )
+        ),
     )
-    return [*few, DOCUMENT]
+    return [*ordered, DOCUMENT]
+
+
+async def _few_valued(collection: Collection, fields: Sequence[str]) -> dict[str, float]:
+    """Return fields with few values, and the share of chunks that have one, of any store."""
+    rows = await collection.chunks(await collection.original_ids())
+    few: dict[str, float] = {}
+    for field in fields:
+        values = [row.record[field] for row in rows.values() if row.record.get(field) is not None]
+        if 1 <= len(set(values)) <= _MOST_VALUES:
+            few[field] = len(values) / len(rows)
+    return few
 
 
 def _is_offered(field: str) -> bool:

@@ -79,6 +79,14 @@ def test_the_topic_comes_first() -> None:
         assert (made.by, made.groups) == ("topic_primary", ("t",))
 
 
+def test_a_field_that_most_chunks_lack_comes_late() -> None:
+    with Workspace(embedder=HashEmbedder()) as own:
+        rows = [{"id": f"{n}", "text": f"text {n}", "shelf": "ab"[n % 2]} for n in range(8)]
+        own.ingest("docs", [{**rows[0], "author": "me"}, *rows[1:]])
+        assert nbrag.run(colour_fields(own["docs"]))[:2] == ["shelf", "media_type"]
+        assert "author" in nbrag.run(colour_fields(own["docs"]))
+
+
 def test_a_question_and_its_hits_have_places(workspace: Workspace) -> None:
     made = map_collection(workspace, "docs", question="bears bears", top_k=3)
     assert made.query is not None

@@ -106,9 +106,7 @@ def question_label(pair: QuestionPair, *, alone: bool) -> str:
     return f"{pair.difference:+.3f} ({pair.value:.3f} - {pair.baseline:.3f})  {pair.question}"
 
 
-def found_table(
-    name: str, results: RetrievalResults, wanted: Mapping[str, int], value: float | None
-) -> Rendering:
+def found_table(caption: str, results: RetrievalResults, wanted: Mapping[str, int]) -> Rendering:
     """Return what a pipeline finds, with the judged grade of each result."""
     rows: list[list[Cell]] = []
     for place, chunk in enumerate(results, start=1):
@@ -125,7 +123,7 @@ def found_table(
     if gone:
         notes.append(f"relevant, and not among these: {', '.join(gone)}")
     return render_table(
-        f"{name}{'' if value is None else f': {value:.3f}'}",
+        caption,
         ["rank", "judged", "place", "text"],
         rows,
         details=[chunk.content for chunk in results],

@@ -45,8 +45,7 @@ class EvalPanel(Panel):
     collection
         What is searched.
     cases
-        Judgements, a file or folder, or the name of judgements that the file keeps; measured at
-        once when given.
+        Judgements, a file or folder, or the name of judgements that the file keeps.
     """
 
     heading = "Evaluation"
@@ -217,7 +216,9 @@ class EvalPanel(Panel):
         if isinstance(found, tuple):
             return part("\n".join(found), alert_html((f"{name}:", *found)))
         value = report.scores[name].get(state.query, {}).get(state.metric)
-        return rendered(found_table(name, found, report.wanted[state.query], value))
+        reached = "" if value is None else f" ({state.metric} {value:.3f})"
+        caption = f"{name}{reached}: {report.questions[state.query]}"
+        return rendered(found_table(caption, found, report.wanted[state.query]))
 
     def snapshot_parts(self) -> list[Rendering]:
         """Return the figures, the worst questions, and what was looked at."""
@@ -227,7 +228,7 @@ class EvalPanel(Panel):
             ("pipelines", ", ".join(state.chosen)),
             ("judgements", _named(state.cases)),
         ]
-        parts = [facts("", rows)]
+        parts = [facts("Settings", rows)]
         if state.problems:
             lines = "\n".join(" ".join((f"{n}:", *said)) for n, said in state.problems.items())
             parts.append(part(lines, _problems_html(state.problems)))

@@ -8,12 +8,14 @@ from typing import Any
 from traitlets import Any as AnyValue
 from traitlets import Bool, Tuple, Unicode
 
+from nbrag.ingestion.preview import IngestPreview
 from nbrag.ingestion.report import IngestionProgress, IngestReport
+from nbrag.notebook.panels.snapshots import facts
 from nbrag.notebook.panels.stages_state import StageListState
-from nbrag.rendering import Rendering, render_table
+from nbrag.rendering import Cell, Rendering, render_table
 from nbrag.spec import PipelineSpec
 
-__all__ = ["IngestState", "stage_table"]
+__all__ = ["IngestState", "counts_table", "stage_table"]
 
 _UNITS = {"reading": "documents read", "cutting": "chunks cut", "writing": "documents written"}
 
@@ -82,6 +84,30 @@ class IngestState(StageListState):
         """How many documents of the last run failed."""
         report: IngestReport | None = self.report
         return 0 if report is None else len(report.failed)
+
+
+def counts_table(preview: IngestPreview) -> Rendering:
+    """Return what an ingestion would do: documents, chunks, tokens, calls and what they cost."""
+    counts = preview.counts
+    costs = [stage.cost for stage in preview.stages]
+    known = [cost for cost in costs if cost is not None]
+    cost = "nothing: no stage asks a chat model"
+    if costs:
+        cost = f"${sum(known):.4f} for reading" if len(known) == len(costs) else "unknown"
+    rows: list[tuple[str, Cell]] = [
+        ("documents to ingest", counts.documents),
+        *((f"documents {outcome}", count) for outcome, count in counts.outcomes.items()),
+        ("chunks", counts.chunks),
+        ("tokens to embed, at most", counts.tokens),
+        ("calls of the chat model", preview.calls),
+        ("tokens it reads", sum(stage.input_tokens for stage in preview.stages)),
+        ("cost of the chat model", cost),
+    ]
+    table = facts(f"What a run into {preview.collection} would do; nothing was done yet", rows)
+    if not preview.stages:
+        return table
+    stages = preview._repr_mimebundle_()
+    return {kind: f"{table[kind]}\n\n{stages[kind]}" for kind in ("text/plain", "text/html")}
 
 
 def stage_table(progress: IngestionProgress, *notes: str) -> Rendering:

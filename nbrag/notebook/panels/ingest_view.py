@@ -19,7 +19,7 @@ from nbrag.notebook.panels.controls import (
     text_area,
     text_line,
 )
-from nbrag.notebook.panels.ingest_state import IngestState, stage_table
+from nbrag.notebook.panels.ingest_state import IngestState, counts_table, stage_table
 from nbrag.notebook.panels.messages import without_private
 from nbrag.notebook.panels.snapshots import facts, part, rendered
 from nbrag.notebook.panels.stages_view import StageEditor
@@ -206,10 +206,8 @@ class IngestPanel(Panel):
 
     def _redraw_looks(self) -> None:
         state = self.state
-        cut, counts = _markup(state.cut), _markup(state.counts)
-        if self._cut.value != cut:
-            self._cut.value = cut
-        self._counts.value = counts
+        self._cut.value = _markup(state.cut)
+        self._counts.value = "" if state.counts is None else _markup(counts_table(state.counts))
 
     def _redraw_progress(self) -> None:
         if self._run is not None and self._run.progress is not None:
@@ -230,13 +228,14 @@ class IngestPanel(Panel):
     def snapshot_parts(self) -> list[Rendering]:
         """Return the ingestion as a cell, and what came of it."""
         state = self.state
-        parts = [facts("", [("collection", state.name)])]
+        parts = [facts("Settings", [("collection", state.name)])]
         try:
             cell = state.pipeline().to_cell(remove_missing=state.remove_missing)
             parts.append(part(cell, f"<pre>{html.escape(cell, quote=True)}</pre>"))
         except NbragError as error:
             parts.append(part(str(error)))
-        shown = (state.counts, state.cut, state.report)
+        counts = None if state.counts is None else counts_table(state.counts)
+        shown = (counts, state.cut, state.report)
         return parts + [rendered(made) for made in shown if made is not None]
 
 

@@ -56,6 +56,6 @@ def draw(
             state.drawn = made
             state.collection, state.by = made.collection, made.by
             state.fields = tuple(fields)
-            state.status = made.summary
+            state.status = f"The map of {made.collection} is drawn."
 
     return work, done

@@ -152,6 +152,6 @@ class MapPanel(Panel):
     def snapshot_parts(self) -> list[Rendering]:
         """Return the picture, and what is marked on it."""
         state = self.state
-        parts = [facts("", [("question", state.question), ("pipeline", state.pipeline)])]
+        parts = [facts("Settings", [("question", state.question), ("pipeline", state.pipeline)])]
         parts = parts if state.question else []
         return [*parts, rendered(state.drawn)] if state.drawn is not None else parts

@@ -81,8 +81,10 @@ def sample_rows(
 
 def few_valued(
     cursor: DuckDBPyConnection, name: CollectionName, fields: Sequence[str], most: int
-) -> list[str]:
+) -> dict[str, float]:
     """Return those of the fields that have from 1 to about ``most`` different values.
+
+    With each goes the share of the original chunks that have a value at all.
 
     Parameters
     ----------
@@ -94,9 +96,13 @@ def few_valued(
         Values; counted by HyperLogLog, so give or take a few per cent.
     """
     if not fields:
-        return []
-    counts = ", ".join(f"approx_count_distinct({quote(field)})" for field in fields)
+        return {}
+    counts = ", ".join(
+        f"approx_count_distinct({quote(field)}), count({quote(field)}) / greatest(count(*), 1)"
+        for field in fields
+    )
     found = cursor.execute(
         f"SELECT {counts} FROM {table(name, 'chunks')} WHERE {_ORIGINAL}"
     ).fetchone()
-    return [f for f, count in zip(fields, found or (), strict=False) if 1 <= int(count) <= most]
+    pairs = zip(fields, found[::2], found[1::2], strict=True) if found else ()
+    return {field: float(share) for field, count, share in pairs if 1 <= int(count) <= most}

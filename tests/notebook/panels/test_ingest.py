@@ -15,6 +15,9 @@ import pytest
 
 import nbrag
 from nbrag.errors import DatabaseLocked
+from nbrag.ingestion.preview import IngestPreview, PreviewCounts
+from nbrag.models.chat import StagePreview
+from nbrag.notebook.panels.ingest_state import counts_table
 from nbrag.notebook.panels.ingest_view import IngestPanel
 from nbrag.protocols import IngestionChunkProcessor
 from nbrag.spec import StageDefinition, StageOptions, register_stage
@@ -158,11 +161,25 @@ def test_counting_writes_nothing_and_says_what_is_known(panel: IngestPanel) -> N
     counts = panel.state.counts
     assert counts.counts.documents == 4
     assert counts.calls == 0
-    assert "4 documents to ingest" in panel._counts.value
+    text = panel.snapshot()["text/plain"]
+    assert "documents to ingest       4" in text
+    assert "nothing: no stage asks a chat model" in text
+    assert "documents to ingest" in panel._counts.value
     assert panel.workspace.collections() == []
     press(panel, "Run")
     press(panel, "Count")
     assert panel.state.counts.counts.outcomes == {"unchanged": 4}
+
+
+@pytest.mark.parametrize(("cost", "told"), [(0.25, "$0.2500 for reading"), (None, "unknown")])
+def test_calls_and_cost_of_a_chat_model_are_told(cost: float | None, told: str) -> None:
+    stage = StagePreview("context", calls=3, kept=1, input_tokens=900, cost=cost)
+    text = counts_table(IngestPreview("docs", PreviewCounts(2, 3, 70), (stage,)))["text/plain"]
+    lines = {line[:24].strip(): line[24:].strip() for line in text.splitlines()}
+    assert lines["calls of the chat model"] == "3"
+    assert lines["tokens it reads"] == "900"
+    assert lines["cost of the chat model"] == told
+    assert "context" in text
 
 
 class SlowEmbedder(HashEmbedder):

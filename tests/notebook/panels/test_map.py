@@ -28,7 +28,7 @@ def test_it_is_drawn_when_it_opens_and_the_still_picture_is_the_same(
     svg = panel._picture.value
     assert svg.count("<svg") == 1
     assert svg in panel.snapshot()["text/html"]
-    assert panel.state.status == panel.state.drawn.summary
+    assert panel.state.status == "The map of docs is drawn."
 
 
 def test_marks_follow_the_choice(panel: MapPanel) -> None:
