@@ -24,9 +24,18 @@ if TYPE_CHECKING:
 
 __all__ = ["Panel"]
 
+#: JupyterLab takes the keys of buttons and lists for commands of its own: Enter edits the cell,
+#: arrows leave it. Keys without Ctrl, Alt or Meta stay in the panel; Escape and Shift+Enter pass.
+_KEEP_KEYS = (
+    "const panel=this.closest('.nbrag-panel');"
+    "if(panel&amp;&amp;!panel.dataset.keys){panel.dataset.keys='own';"
+    "panel.addEventListener('keydown',e=&gt;{"
+    "if(!(e.ctrlKey||e.metaKey||e.altKey||e.key==='Escape'||(e.key==='Enter'&amp;&amp;e.shiftKey)))"
+    "e.stopPropagation()})}"
+)
 #: Core controls leave little room for tables, and hardly show where the focus is.
 _STYLE = (
-    "<style>"
+    f'<style onload="{_KEEP_KEYS}">'
     ".nbrag-panel .widget-html-content{line-height:1.4}"
     ".nbrag-panel tbody td{border-top:1px solid var(--jp-border-color2,#8884)}"
     ".nbrag-panel button:focus-visible,.nbrag-panel summary:focus-visible,"

@@ -18,6 +18,8 @@ __all__ = ["NOT_GIVEN", "OptionControl", "bounds", "bounds_text", "option_contro
 #: Read from a control that was left empty: the option has its default.
 NOT_GIVEN = object()
 _WIDTH = "19em"
+#: Of texts: filters and lists of labels are long.
+_TEXT_WIDTH = "34em"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +83,14 @@ def _made(name: str, info: FieldInfo) -> OptionControl:
     help_text = info.description or ""
     if is_list_option(info):
         return _list(name, info)
-    if kind is bool:
+    if kind is bool and not allows_none(info):
         return _truth(name, help_text)
     choices = option_choices(info)
-    if choices:
-        shown: list[tuple[str, str | None]] = [(text, text) for text in choices if text != "none"]
+    if choices and kind is not str:
+        values: dict[str, Any] = {"true": True, "false": False} if kind is bool else {}
+        shown: list[tuple[str, Any]] = [
+            (text, values.get(text, text)) for text in choices if text != "none"
+        ]
         if allows_none(info):
             shown.insert(0, ("none", None))
         control = choice(name, shown, shown[0][1], width=_WIDTH, help_text=help_text)
@@ -97,10 +102,19 @@ def _made(name: str, info: FieldInfo) -> OptionControl:
         control = number(name, start, least=least, most=most, width=_WIDTH, help_text=help_text)
         return OptionControl(control, lambda v: v, lambda v: _number(v, kind, start))
     placeholder = "none" if allows_none(info) else ""
-    control = text_line(name, placeholder=placeholder, width=_WIDTH, help_text=help_text)
+    empty = None if allows_none(info) else NOT_GIVEN
+    width = _WIDTH if kind in (int, float) else _TEXT_WIDTH
+    control = text_line(
+        name,
+        placeholder=placeholder,
+        # Choices beside which any text may stand.
+        suggestions=choices or None,
+        width=width,
+        help_text=help_text,
+    )
     return OptionControl(
         control,
-        lambda v: v.strip() or NOT_GIVEN,
+        lambda v: _typed(v.strip(), kind) if v.strip() else empty,
         lambda v: "" if v is None or v is NOT_GIVEN else str(v),
     )
 
@@ -112,7 +126,7 @@ def _list(name: str, info: FieldInfo) -> OptionControl:
         "description": name,
         "tooltip": info.description or name,
         "style": {"description_width": "8.5em"},
-        "layout": {"width": _WIDTH},
+        "layout": {"width": _TEXT_WIDTH},
     }
     choices = option_choices(info)
     if choices:
@@ -145,6 +159,14 @@ def _plain_type(info: FieldInfo) -> Any:
     members = typing.get_args(info.annotation) or (info.annotation,)
     named = [member for member in members if member in (bool, int, float, str)]
     return named[0] if named else None
+
+
+def _typed(text: str, kind: Any) -> Any:
+    """Return a typed number as one; what is none is left to the option's own check."""
+    try:
+        return kind(text) if kind in (int, float) else text
+    except ValueError:
+        return text
 
 
 def _number(value: Any, kind: Any, start: Any) -> Any:

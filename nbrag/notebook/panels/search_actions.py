@@ -168,7 +168,8 @@ def search(workspace: Workspace, state: SearchState) -> tuple[Work, Callable[[An
         with state.hold_trait_notifications():
             state.asked = (question, asked)
             state.found = found
-            state.chosen, state.passage = "", None
+            if state.chunk() is None or state.passage is None:
+                state.chosen, state.passage = "", None
         if found:
             read_marks(workspace, state)
         for outcome in outcomes.values():

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nbrag.notebook.panels import close_panels
 from nbrag.testing import HashEmbedder, panel_failures
 from nbrag.workspace import Workspace
+
+from .lab import LabPage, browser_path, served_lab
 
 PAGES = {
     "handbook/backups.md": "# Backups\n\nBackups are kept for 35 days in the EU region.\n\n"
@@ -45,3 +48,42 @@ def workspace() -> Iterator[Workspace]:
             ],
         )
         yield made
+
+
+@pytest.fixture(scope="session")
+def lab_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the notebooks."""
+    return tmp_path_factory.mktemp("lab")
+
+
+@pytest.fixture(scope="session")
+def lab_address(lab_folder: Path) -> Iterator[str]:
+    """A running JupyterLab."""
+    with served_lab(lab_folder) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A running Chromium, the machine's own; while it is there, no test can be a coroutine."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        flags = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+        running = playwright.chromium.launch(executable_path=browser_path(), args=flags)
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def lab(
+    browser: Any, lab_address: str, lab_folder: Path, request: pytest.FixtureRequest
+) -> Iterator[LabPage]:
+    """A page of its own; at the end neither console nor panel may have complained."""
+    page = LabPage(browser, lab_address, lab_folder)
+    yield page
+    page.page.screenshot(path=lab_folder / f"{request.node.name}.png")
+    problems, alerts = page.problems, page.alerts()
+    page.page.close()
+    assert problems == []
+    assert alerts == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -32,8 +31,7 @@ _SETTINGS = {
 
 def browser_path() -> str | None:
     """Return the machine's Chromium; None where there is none."""
-    named = os.environ.get("NBRAG_CHROMIUM")
-    return named or next((path for name in _BROWSERS if (path := shutil.which(name))), None)
+    return next((path for name in _BROWSERS if (path := shutil.which(name))), None)
 
 
 @contextlib.contextmanager
@@ -55,7 +53,6 @@ def served_lab(folder: Path) -> Iterator[str]:
     }
     command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--port=0"]
     command += ["--IdentityProvider.token=", f"--ServerApp.root_dir={folder}"]
-    command += ["--LabApp.news_url=None", "--ServerApp.open_browser=False"]
     log = (folder / "lab.log").open("wb")
     server = subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=folder)
     try:
@@ -99,6 +96,7 @@ class LabPage:
         self.page = browser.new_page(viewport={"width": 1360, "height": 1500})
         self.page.set_default_timeout(PATIENCE * 1000)
         self.problems: list[str] = []
+        self._name = ""
         self.page.on("console", self._hear)
         self.page.on("pageerror", lambda error: self.problems.append(str(error)))
         self.page.on("request", self._see)
@@ -115,6 +113,7 @@ class LabPage:
 
     def open(self, name: str, *cells: str) -> None:
         """Write a notebook, open it alone, and run all of its cells."""
+        self._name = name
         made = [nbformat.v4.new_code_cell(source) for source in cells]
         notebook = nbformat.v4.new_notebook(cells=made)
         notebook.metadata["kernelspec"] = {
@@ -172,16 +171,17 @@ class LabPage:
             )
         )
 
-    def save(self) -> dict[str, Any]:
-        """Save the notebook by keyboard, and return what is in the file."""
-        file = next(self._folder.glob("*.ipynb"))
-        name = re.sub(r".*/([^/?]+)\?.*", r"\1", self.page.url)
-        file = self._folder / name if (self._folder / name).exists() else file
+    def save(self) -> Any:
+        """Save the notebook by keyboard, and return it as it stands in the file."""
+        file = self._folder / f"{self._name}.ipynb"
         before = file.stat().st_mtime_ns
         self.page.keyboard.press("Escape")
         self.page.keyboard.press("Control+s")
         deadline = time.monotonic() + 20
-        while file.stat().st_mtime_ns == before:
-            assert time.monotonic() < deadline, "the notebook was not saved"
+        while time.monotonic() < deadline:
             self.page.wait_for_timeout(100)
-        return dict(json.loads(file.read_text("utf-8")))
+            # The file is there before all of it is written.
+            with contextlib.suppress(nbformat.reader.NotJSONError):
+                if file.stat().st_mtime_ns != before:
+                    return nbformat.read(file, as_version=4)
+        raise AssertionError("the notebook was not saved")

@@ -25,8 +25,11 @@ class Options(StageOptions):
     plain: float = 1.5
     maybe: int | None = Field(default=None, ge=1)
     word: str | None = None
+    limit: int | None = 10
+    model: Literal["llm"] | str = "llm"  # noqa: PYI051 - stages declare known names so
     needed: str = Field(description="needed")
     truth: bool = True
+    maybe_true: bool | None = None
     pick: Literal["a", "b"] = "a"
     pick_or_none: Literal["a", "b"] | None = None
     items: tuple[str, ...] = ("x", "y")
@@ -43,11 +46,16 @@ FIELDS = Options.model_fields
         ("real", ipywidgets.BoundedFloatText, 0.5, 0.25, 0.25),
         ("open_end", ipywidgets.BoundedIntText, 3, 5_000_000, 5_000_000),
         ("plain", ipywidgets.FloatText, 1.5, -2.5, -2.5),
-        ("maybe", ipywidgets.Text, "", " 12 ", "12"),
-        ("maybe", ipywidgets.Text, "", "  ", NOT_GIVEN),
+        ("maybe", ipywidgets.Text, "", " 12 ", 12),
+        ("maybe", ipywidgets.Text, "", "twelve", "twelve"),
+        ("maybe", ipywidgets.Text, "", "  ", None),
+        ("limit", ipywidgets.Text, "10", "", None),
+        ("needed", ipywidgets.Text, "", " ", NOT_GIVEN),
+        ("model", ipywidgets.Combobox, "llm", "owner/name", "owner/name"),
         ("word", ipywidgets.Text, "", "German", "German"),
         ("needed", ipywidgets.Text, "", "page > 1", "page > 1"),
         ("truth", ipywidgets.Checkbox, True, False, False),
+        ("maybe_true", ipywidgets.Dropdown, None, False, False),
         ("pick", ipywidgets.Dropdown, "a", "b", "b"),
         ("pick_or_none", ipywidgets.Dropdown, None, "b", "b"),
         ("items", ipywidgets.Textarea, "x\ny", "one, two\n\n three ", ("one, two", "three")),
@@ -64,8 +72,9 @@ def test_each_option_has_a_fitting_control(
     assert made.control.value == shown
     made.control.value = typed
     assert made.read(made.control.value) == read
-    if read is not NOT_GIVEN and name != "maybe":
-        assert made.write(read) == (typed if name != "items" else "one, two\nthree")
+    if isinstance(typed, str) and typed != read:
+        typed = {"items": "one, two\nthree"}.get(name, typed.strip())
+    assert made.write(read) == typed
 
 
 def test_bounds_are_in_the_control_and_in_words() -> None:
