@@ -230,6 +230,19 @@ class Panel(VBox):  # type: ignore[misc]
         """Wait in a script or a test until nothing runs any more, and show what came of it."""
         self._dispatcher.wait(lambda: self._jobs.idle, timeout)
 
+    def settle(self, seconds: float = 10.0) -> None:
+        """Wait a little for work of the panel's opening, so that the still picture shows its end.
+
+        What takes longer goes on by itself; an interrupt stops it.
+        """
+        try:
+            self.wait(seconds)
+        except TimeoutError:
+            return
+        except KeyboardInterrupt:
+            self.stop()
+            raise
+
     def _show_busy(self) -> None:
         if not self.ended:
             self.state.busy = self._jobs.busy

@@ -74,8 +74,7 @@ class PipelinePanel(Panel):
         self.act(lambda: self._begin(name, collection, cell, file))
         if question and not state.alert:
             self.act(self.search)
-            # The still picture is taken now: it should show what was found.
-            self.wait()
+            self.settle()
 
     def _make_controls(self) -> None:
         self._name = text_line("Name", width="22em")

@@ -68,8 +68,7 @@ class SearchPanel(Panel):
         self.act(lambda: self._begin(names, collection))
         if question and not state.alert:
             self.act(self.search)
-            # The still picture is taken now: it should show what was found.
-            self.wait()
+            self.settle()
 
     def _make_controls(self) -> None:
         self._question = text_line(
