@@ -79,8 +79,22 @@ def require_identity(collection: str, stored: EmbedderIdentity, used: EmbedderId
         if getattr(stored, name) != getattr(used, name)
     ]
     if differing:
+        hint = "use that embedder, or ingest into a new collection"
+        if stored.name == used.name and _is_prepared(stored) != _is_prepared(used):
+            hint = (
+                "name it with prepared=false, e.g. embedder='minilm prepared=false', or ingest "
+                "into a new collection"
+                if _is_prepared(used)
+                else "prepare the model here as well (nbrag models prepare NAME), or ingest into a "
+                "new collection"
+            )
         raise EmbedderMismatch(
             f"collection '{collection}' was made with the embedder {stored.name}, and "
             f"{used.name} is in use ({'; '.join(differing)}).",
-            hint="use that embedder, or ingest into a new collection",
+            hint=hint,
         )
+
+
+def _is_prepared(identity: EmbedderIdentity) -> bool:
+    """Return whether vectors come from a prepared graph, as its revision says."""
+    return "-prepared" in identity.revision

@@ -20,7 +20,7 @@ LAYERS = (
     ("asking",),
     ("workspace",),
     ("model_list", "maps"),
-    ("notebook",),
+    ("notebook", "command_line"),
     # Test tools may use everything, and only tests use them.
     ("testing",),
 )

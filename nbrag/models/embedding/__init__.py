@@ -18,6 +18,7 @@ __all__ = [
     "OnnxEmbedder",
     "SpanEmbedder",
     "default_embedder",
+    "forget_default",
     "resolve_embedder",
 ]
 
@@ -41,6 +42,13 @@ def default_embedder() -> OnnxEmbedder:
         return _default
 
 
+def forget_default() -> None:
+    """Have :func:`default_embedder` make a new one: the model's files have changed."""
+    global _default  # noqa: PLW0603 - as above
+    with _lock:
+        _default = None
+
+
 def resolve_embedder(reference: str | Path | Embedder | None = None) -> Embedder:
     """Return the embedder that a setting names.
 
@@ -51,7 +59,8 @@ def resolve_embedder(reference: str | Path | Embedder | None = None) -> Embedder
         ``owner/name`` or ``owner/name@revision``; ``litellm:provider/model`` for a provider; or
         an embedder, which is returned. Behind a name may stand options of
         :class:`OnnxEmbedder`: ``owner/name dimension=256 file=onnx/model_int8.onnx``; those are
-        file, pooling, dimension, max_tokens, query_prefix, document_prefix, threads.
+        file, pooling, dimension, max_tokens, query_prefix, document_prefix, threads, providers
+        (``openvino``, or several with commas) and prepared (``true`` or ``false``).
 
     Raises
     ------

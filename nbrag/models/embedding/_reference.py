@@ -12,6 +12,7 @@ __all__ = ["split_reference"]
 
 _NUMBERS = ("dimension", "max_tokens", "threads")
 _TEXTS = ("file", "pooling", "query_prefix", "document_prefix")
+_OTHERS = ("providers", "prepared")
 #: Options of an embedder at a provider.
 _PROVIDER = ("dimension", "max_tokens", "query_prefix", "document_prefix")
 _OPTION = re.compile(r"""\s+(\w+)=("[^"]*"|'[^']*'|[^\s"']+)""")
@@ -37,7 +38,7 @@ def split_reference(reference: str) -> tuple[str, dict[str, Any]]:
     if found is None or Path(reference).expanduser().exists():
         return reference.strip(), {}
     name = reference[: found.start()].strip()
-    known = _PROVIDER if name.startswith("litellm:") else (*_NUMBERS, *_TEXTS)
+    known = _PROVIDER if name.startswith("litellm:") else (*_NUMBERS, *_TEXTS, *_OTHERS)
     options: dict[str, Any] = {}
     for key, value in _OPTION.findall(found[0]):
         if key not in known:
@@ -48,8 +49,20 @@ def split_reference(reference: str) -> tuple[str, dict[str, Any]]:
         if key in options:
             raise ConfigurationError(f"embedder '{name}': option '{key}' is given twice.")
         text = value[1:-1] if value[0] in "\"'" else value
-        options[key] = _number(name, key, text) if key in _NUMBERS else text
+        options[key] = _value(name, key, text)
     return name, options
+
+
+def _value(name: str, key: str, text: str) -> Any:
+    if key in _NUMBERS:
+        return _number(name, key, text)
+    if key == "providers":
+        return tuple(part.strip() for part in text.split(","))
+    if key == "prepared":
+        if text.lower() not in ("true", "false"):
+            raise ConfigurationError(f"embedder '{name}': prepared={text} is not true or false.")
+        return text.lower() == "true"
+    return text
 
 
 def _number(name: str, key: str, text: str) -> int:

@@ -17,8 +17,14 @@ from nbrag.models.embedding._late import SpanMeans
 from nbrag.models.embedding._settings import POOLINGS, EmbeddingSettings, read_settings
 from nbrag.models.files import ModelFiles, files_from_wheels, find_files
 from nbrag.models.known import BUILT_IN
+from nbrag.models.prepared_files import prepared_files
 from nbrag.models.purpose import purpose_of
-from nbrag.models.sessions import DEFAULT_PROVIDERS, usable_cpus
+from nbrag.models.sessions import (
+    DEFAULT_PROVIDERS,
+    provider_mark,
+    runs_prepared,
+    usable_cpus,
+)
 from nbrag.models.tokenization import TextTokenizer
 from nbrag.types import EmbedderIdentity
 
@@ -33,7 +39,12 @@ _BATCH_TOKENS = 512
 #: What the default model's own JSON files say on the hub; the packages carry only the graph and
 #: the tokenizer. It was trained on 128 tokens and is published with a limit of 256.
 _MINILM = {
-    "config.json": {"model_type": "bert", "hidden_size": 384, "max_position_embeddings": 512},
+    "config.json": {
+        "model_type": "bert",
+        "hidden_size": 384,
+        "num_attention_heads": 12,
+        "max_position_embeddings": 512,
+    },
     "sentence_bert_config.json": {"max_seq_length": 256, "do_lower_case": False},
     "1_Pooling/config.json": {"pooling_mode_mean_tokens": True},
 }
@@ -96,13 +107,19 @@ class OnnxEmbedder:
     batch_tokens
         Tokens of one call of the graph, padding included.
     providers
-        ONNX Runtime execution providers, in order of preference.
+        ONNX Runtime execution providers, in order of preference; ``openvino`` computes in
+        bfloat16 where the processor can.
+    prepared
+        Whether to take the model's prepared graph (see
+        :func:`nbrag.models.preparing.prepare_model`); None takes it where there is one. Other
+        providers than the CPU's own never do.
 
     Raises
     ------
     ModelNotFound, ModelInvalid, MissingDependency
-        When the files are not there or don't describe a supported model. Graphs are opened, and
-        therefore checked, at the first use.
+        When the files are not there or don't describe a supported model, or when the prepared
+        graph is wanted and there is none. Graphs are opened, and therefore checked, at the first
+        use.
     ConfigurationError
         When an option can't be used.
     """
@@ -120,6 +137,7 @@ class OnnxEmbedder:
         threads: int | None = None,
         batch_tokens: int = _BATCH_TOKENS,
         providers: Sequence[str] = DEFAULT_PROVIDERS,
+        prepared: bool | None = None,
     ) -> None:
         if pooling is not None and pooling not in POOLINGS:
             hint = did_you_mean(pooling, POOLINGS, what="poolings")
@@ -150,6 +168,11 @@ class OnnxEmbedder:
         self._threads = threads or usable_cpus()
         self._batch_tokens = batch_tokens
         self._providers = tuple(providers)
+        self._mark = provider_mark(providers)
+        if prepared is not False and runs_prepared(providers):
+            found = prepared_files(self._files, required=prepared is True)
+            if found is not None:
+                self._files, self._mark = found, "-prepared"
         self._lock = threading.RLock()
         self._tokenizer: TextTokenizer | None = None
         self._encoder: Encoder | None = None
@@ -178,7 +201,7 @@ class OnnxEmbedder:
                     pooling = settings.pooling
                 self._identity = EmbedderIdentity(
                     name=self._files.name,
-                    revision=f"{self._files.fingerprint()}-{self._limit}",
+                    revision=f"{self._files.fingerprint()}-{self._limit}{self._mark}",
                     dimension=dimension,
                     pooling=pooling,
                     query_prefix=settings.query_prefix,

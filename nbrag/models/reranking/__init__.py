@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nbrag.models.files import ModelFiles
+from nbrag.models.prepared_files import prepared_files
 from nbrag.models.reranking._files import classifier_files
 from nbrag.models.reranking.onnx import OnnxCrossEncoder, PairScores
 
@@ -42,7 +43,7 @@ def shared_cross_encoder(
         As :class:`OnnxCrossEncoder` does.
     """
     files = classifier_files(model, tokenizer=tokenizer, file=file)
-    key = (*_versions(files), *sorted(options.items()))
+    key = (*_versions(files), *_versions(prepared_files(files)), *sorted(options.items()))
     with _lock:
         found = _shared.pop(key, None) or OnnxCrossEncoder(files, **options)
         _shared[key] = found
@@ -51,8 +52,10 @@ def shared_cross_encoder(
         return found
 
 
-def _versions(files: ModelFiles) -> list[tuple[str, int, int]]:
+def _versions(files: ModelFiles | None) -> list[tuple[str, int, int]]:
     """Return the files with what changes when they do."""
+    if files is None:
+        return []
     paths = (files.model, files.tokenizer, files.tokenizer.with_name("config.json"))
     return [
         (str(path.resolve()), path.stat().st_mtime_ns, path.stat().st_size)

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Self
 from nbrag.errors import ConfigurationError, did_you_mean
 from nbrag.models.batching import batches_by_tokens
 from nbrag.models.files import ModelFiles
+from nbrag.models.prepared_files import prepared_files
 from nbrag.models.reranking._classifier import Classifier
 from nbrag.models.reranking._files import classifier_files
 from nbrag.models.reranking._outputs import Outputs, sigmoid
 from nbrag.models.reranking._pairs import EncodedPairs, PairTokenizer
 from nbrag.models.reranking._settings import read_classifier_settings
-from nbrag.models.sessions import DEFAULT_PROVIDERS, usable_cpus
+from nbrag.models.sessions import DEFAULT_PROVIDERS, runs_prepared, usable_cpus
 
 if TYPE_CHECKING:
     import numpy as np
@@ -96,7 +97,12 @@ class OnnxCrossEncoder:
     batch_tokens
         Tokens of one call of the graph, padding included.
     providers
-        ONNX Runtime execution providers, in order of preference.
+        ONNX Runtime execution providers, in order of preference; ``openvino`` computes in
+        bfloat16 where the processor can.
+    prepared
+        Whether to take the model's prepared graph (see
+        :func:`nbrag.models.preparing.prepare_model`); None takes it where there is one. Other
+        providers than the CPU's own never do.
 
     Raises
     ------
@@ -119,6 +125,7 @@ class OnnxCrossEncoder:
         threads: int | None = None,
         batch_tokens: int = _BATCH_TOKENS,
         providers: Sequence[str] = DEFAULT_PROVIDERS,
+        prepared: bool | None = None,
     ) -> None:
         if outputs not in _OUTPUTS:
             hint = did_you_mean(outputs, _OUTPUTS, what="values")
@@ -134,6 +141,9 @@ class OnnxCrossEncoder:
         self._settings = read_classifier_settings(
             self._files, max_tokens=max_tokens, relevant_label=relevant_label
         )
+        if prepared is not False and runs_prepared(providers):
+            found = prepared_files(self._files, required=prepared is True)
+            self._files = found or self._files
         self._outputs = outputs
         self._threads = threads or usable_cpus()
         self._batch_tokens = batch_tokens

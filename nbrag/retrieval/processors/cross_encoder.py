@@ -21,7 +21,15 @@ if TYPE_CHECKING:
 __all__ = ["CrossEncoderReranker", "model_options"]
 
 #: The options that are the model's own.
-_OF_THE_MODEL = ("tokenizer", "file", "max_tokens", "outputs", "batch_tokens", "threads")
+_OF_THE_MODEL = (
+    "tokenizer",
+    "file",
+    "max_tokens",
+    "outputs",
+    "batch_tokens",
+    "threads",
+    "prepared",
+)
 
 
 def model_options(options: RerankOptions) -> dict[str, Any]:

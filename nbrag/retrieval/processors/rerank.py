@@ -112,6 +112,11 @@ class RerankOptions(ModelStageOptions):
     providers: tuple[str, ...] = Field(
         default=(), description="cross-encoder: ONNX Runtime providers; none: the CPU"
     )
+    prepared: bool | None = Field(
+        default=None,
+        description="cross-encoder: its graph made by `nbrag models prepare`; none: where there is "
+        "one",
+    )
 
     @field_validator("model")
     @classmethod
