@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,13 +13,15 @@ from nbrag.evaluation import EvaluationReport
 from nbrag.evaluation.joining import QuestionPair, worst_differences
 from nbrag.evaluation.metrics import DEFAULT_METRICS
 from nbrag.notebook.panels.state import PanelState
-from nbrag.rendering import Cell, Rendering, render_table
+from nbrag.rendering import Cell, Rendering, clip, plain, render_table
 from nbrag.types import RetrievalChunk, RetrievalResults
 
-__all__ = ["PAGE", "EvalState", "found_table", "question_label"]
+__all__ = ["PAGE", "EvalState", "found_list", "question_label"]
 
 #: Questions in the list at one time.
 PAGE = 100
+#: Characters of one result.
+_LONGEST = 5_000
 
 
 class EvalState(PanelState):
@@ -106,29 +109,42 @@ def question_label(pair: QuestionPair, *, alone: bool) -> str:
     return f"{pair.difference:+.3f} ({pair.value:.3f} - {pair.baseline:.3f})  {pair.question}"
 
 
-def found_table(caption: str, results: RetrievalResults, wanted: Mapping[str, int]) -> Rendering:
-    """Return what a pipeline finds, with the judged grade of each result."""
+def found_list(caption: str, results: RetrievalResults, wanted: Mapping[str, int]) -> Rendering:
+    """Return what a pipeline finds as a list, with the judged grade of each result."""
     rows: list[list[Cell]] = []
+    items = []
     for place, chunk in enumerate(results, start=1):
         grade = _grade(chunk, wanted)
         judged = "" if grade is None else ("relevant" if grade >= 1 else "not relevant")
         where = " > ".join((chunk.source, *chunk.heading_path))
         rows.append([place, judged, where, chunk.content])
+        items.append(_item(judged, where, chunk.content))
     notes = [str(warning) for warning in results.warnings]
     if not rows:
         notes.insert(0, "nothing was found")
-    relevant = [document for document, grade in wanted.items() if grade >= 1]
     seen = {str(each) for chunk in results for each in _names(chunk)}
-    gone = [document for document in relevant if document not in seen]
+    gone = [name for name, grade in wanted.items() if grade >= 1 and name not in seen]
     if gone:
         notes.append(f"relevant, and not among these: {', '.join(gone)}")
-    return render_table(
-        caption,
-        ["rank", "judged", "place", "text"],
-        rows,
-        details=[chunk.content for chunk in results],
-        notes=notes,
-        paths=["place"],
+    columns = ["rank", "judged", "place", "text"]
+    table = render_table(caption, columns, rows, notes=notes, paths=["place"])
+    said = render_table("", [], [], notes=notes)["text/html"] if notes else ""
+    words = html.escape(plain(caption), quote=True)
+    listed = f'<ol style="margin:0.3em 0;padding-left:2em">{"".join(items)}</ol>' if items else ""
+    shown = f'<div style="font-weight:600;overflow-wrap:anywhere">{words}</div>{listed}{said}'
+    return {"text/plain": table["text/plain"], "text/html": shown}
+
+
+def _item(judged: str, where: str, content: str) -> str:
+    """Return one result: what it was judged, its place, and its text, folded."""
+    mark = f"<b>{judged}</b> " if judged else ""
+    place = html.escape(plain(where), quote=True)
+    start = html.escape(clip(plain(content), 140), quote=True)
+    text = html.escape(plain(content[:_LONGEST]), quote=True)
+    return (
+        f'<li style="margin:0.35em 0;overflow-wrap:anywhere">{mark}{place}<details>'
+        f'<summary dir="auto" style="opacity:0.8">{start}</summary>'
+        f'<div dir="auto" style="white-space:pre-wrap">{text}</div></details></li>'
     )
 
 

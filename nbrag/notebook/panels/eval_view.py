@@ -18,7 +18,7 @@ from nbrag.notebook.panels.controls import (
     several,
     text_line,
 )
-from nbrag.notebook.panels.eval_state import PAGE, EvalState, found_table, question_label
+from nbrag.notebook.panels.eval_state import PAGE, EvalState, found_list, question_label
 from nbrag.notebook.panels.messages import shown_database, without_private
 from nbrag.notebook.panels.snapshots import alert_html, facts, part, rendered
 from nbrag.rendering import Rendering, plain
@@ -83,13 +83,14 @@ class EvalPanel(Panel):
         self._table, self._problems = markup(), markup()
         self._baseline = choice("Baseline", [], width="19em")
         self._compared = choice("Compared", [], width="19em")
-        self._metric = choice("Order by", [], width="16em")
+        self._metric = choice("Order by", [], width="19em")
         self._questions = listing("Questions", rows=10)
         self._place = markup()
         self._place.layout.width = "auto"
         self._earlier, self._later = button("Previous questions"), button("Next questions")
         self._left, self._right = markup(), markup()
         left, right = column(self._left, grow=True), column(self._right, grow=True)
+        left.layout.padding = "0 1.5em 0 0"
         beside = row(left, right)
         beside.layout.align_items = "flex-start"
         measured = column(self._cases, self._metrics, width="auto")
@@ -218,7 +219,7 @@ class EvalPanel(Panel):
         value = report.scores[name].get(state.query, {}).get(state.metric)
         reached = "" if value is None else f" ({state.metric} {value:.3f})"
         caption = f"{name}{reached}: {report.questions[state.query]}"
-        return rendered(found_table(caption, found, report.wanted[state.query]))
+        return rendered(found_list(caption, found, report.wanted[state.query]))
 
     def snapshot_parts(self) -> list[Rendering]:
         """Return the figures, the worst questions, and what was looked at."""

@@ -76,7 +76,8 @@ class IngestPanel(Panel):
             "Gone documents",
             [("stay in the collection", False), ("are removed", True)],
             False,
-            width="22em",
+            width="24em",
+            label_width="10em",
             help_text="What happens to documents that the sources no longer give",
         )
         self._sources = text_area("Sources", rows=4, placeholder=_EXAMPLES)
@@ -102,6 +103,7 @@ class IngestPanel(Panel):
             row(self._add, self._add_all),
             grow=True,
         )
+        files.layout.padding = "0 0.5em 0 0"
         stages = column(self.editor.view, width="36em")
         stages.layout.margin = "0 1.5em 0 0"
         both = row(stages, files)

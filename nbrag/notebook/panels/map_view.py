@@ -102,8 +102,8 @@ class MapPanel(Panel):
         actions.refresh(self.workspace, self.state)
         if self.state.collection or self.state.collections:
             self.draw()
-            # The still picture is taken now, and UMAP alone takes long.
-            self.wait()
+            # The still picture is taken now; UMAP may go on behind it.
+            self.settle()
 
     def _taker(self, trait: str, *, at_once: bool = False) -> Callable[[Any], None]:
         """Return what takes a control's new value, and draws where that needs no more."""

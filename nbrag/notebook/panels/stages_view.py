@@ -31,7 +31,7 @@ _WHEN = {
     "search": "the search itself",
     "result": "after the search",
     "document": "on whole documents",
-    "chunker": "cuts documents",
+    "chunker": "between the two, to cut documents",
     "chunk": "on chunks",
 }
 _MUTED = "opacity:0.75;font-size:0.92em;line-height:1.35"
