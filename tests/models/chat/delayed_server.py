@@ -1,7 +1,8 @@
 """An OpenAI-compatible chat server in a process of its own, which answers after a while.
 
-``python delayed_server.py SECONDS`` prints its port and serves until its input ends, so that it
-goes away with whoever started it. GET answers with the number of chat calls so far.
+``python delayed_server.py SECONDS [ANSWER]`` prints its port and serves until its input ends, so
+that it goes away with whoever started it. It answers with what it was told last, or always with
+ANSWER. GET answers with the number of chat calls so far.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import json
 import sys
 
 
-async def main(delay: float) -> None:
+async def main(delay: float, said: str | None = None) -> None:
     calls = 0
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -27,7 +28,8 @@ async def main(delay: float) -> None:
                     calls += 1
                     await asyncio.sleep(delay)
                     request = json.loads(body)
-                    words = {"role": "assistant", "content": request["messages"][-1]["content"]}
+                    content = said or request["messages"][-1]["content"]
+                    words = {"role": "assistant", "content": content}
                     answer = {
                         "id": "chat-1",
                         "object": "chat.completion",
@@ -56,4 +58,4 @@ async def main(delay: float) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(float(sys.argv[1])))
+    asyncio.run(main(float(sys.argv[1]), *sys.argv[2:3]))
