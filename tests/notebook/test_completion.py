@@ -36,6 +36,8 @@ def ready(filled: Any) -> Any:
         ("%rag_search --pipeline=m|", ["mine"]),
         ("%rag_search -c d|", ["docs"]),
         ("%rag_eval m|", ["mine"]),
+        ("%rag_panel s|", ["search"]),
+        ("p = %rag_panel search m|", ["mine"]),
         ("%rag_eval mine --cases f.jsonl --metrics nDCG@10 recall|", ["recall@10", "recall@5"]),
         ("%rag_ingest d|", ["docs"]),
         ("%rag_pipeline m|", ["mine"]),
