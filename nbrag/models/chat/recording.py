@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from itertools import takewhile
@@ -14,6 +14,7 @@ from typing import Any
 from nbrag.errors import ReplayMissing
 from nbrag.models.chat._reply_file import Recorded, ReplyFile, Request
 from nbrag.models.chat.budget import PricedChatClient, TokenPrice
+from nbrag.models.chat.streams import ReplyStream
 from nbrag.protocols import ChatClient, StreamingChatClient
 from nbrag.types import ChatMessage, ChatReply
 
@@ -102,17 +103,24 @@ class RecordingChatClient:
         reply = await self._client.complete(messages, **options)
         return self._recorded(request, reply)
 
-    async def stream(self, messages: Sequence[ChatMessage], **options: Any) -> AsyncIterator[str]:
-        """Yield the answer's pieces as they come; recorded once they are all there.
+    def stream(self, messages: Sequence[ChatMessage], **options: Any) -> ReplyStream:
+        """Return the answer's pieces as they come; recorded once they are all there.
 
         A client that can't stream is asked for the whole, which is given word by word.
         """
+        return ReplyStream(self._parts(messages, options))
+
+    async def _parts(
+        self, messages: Sequence[ChatMessage], options: dict[str, Any]
+    ) -> AsyncGenerator[str | ChatReply]:
         request = self._request(messages, options)
         if self._file.reply(request.key) is not None or not isinstance(
             self._client, StreamingChatClient
         ):
-            for word in _words((await self.complete(messages, **options)).text):
+            reply = await self.complete(messages, **options)
+            for word in _words(reply.text):
                 yield word
+            yield reply
             return
         pieces: list[str] = []
         answer: Any = self._client.stream(messages, **options)
@@ -121,7 +129,7 @@ class RecordingChatClient:
                 pieces.append(piece)
                 yield piece
         whole = getattr(answer, "reply", None)
-        self._recorded(request, whole or ChatReply("".join(pieces), model=self.model))
+        yield self._recorded(request, whole or ChatReply("".join(pieces), model=self.model))
 
     async def price(self) -> TokenPrice | None:
         """Return the price of the model that is asked, None when it is not known."""
@@ -219,10 +227,17 @@ class ReplayChatClient:
             raise self._missed(request)
         return replace(reply, cost=0.0, cached=True)
 
-    async def stream(self, messages: Sequence[ChatMessage], **options: Any) -> AsyncIterator[str]:
-        """Yield the recorded answer word by word; errors as in :meth:`complete`."""
-        for word in _words((await self.complete(messages, **options)).text):
+    def stream(self, messages: Sequence[ChatMessage], **options: Any) -> ReplyStream:
+        """Return the recorded answer word by word; errors as in :meth:`complete`."""
+        return ReplyStream(self._parts(messages, options))
+
+    async def _parts(
+        self, messages: Sequence[ChatMessage], options: dict[str, Any]
+    ) -> AsyncGenerator[str | ChatReply]:
+        reply = await self.complete(messages, **options)
+        for word in _words(reply.text):
             yield word
+        yield reply
 
     async def price(self) -> TokenPrice:
         """Return the price of a replay: nothing."""

@@ -312,7 +312,14 @@ async def test_streams_are_recorded_and_replayed(tmp_path: Path) -> None:
     assert [piece async for piece in client.stream(ASKED)] == ["on", "e two ", "three"]
     words = ["one ", "two ", "three"]
     assert [piece async for piece in client.stream(ASKED)] == words
-    assert [piece async for piece in ReplayChatClient(path).stream(ASKED)] == words
+    replayed = ReplayChatClient(path).stream(ASKED)
+    assert [piece async for piece in replayed] == words
+    # With tokens and cost, as when the whole is asked for: the ledger shows them.
+    assert replayed.reply == await ReplayChatClient(path).complete(ASKED)
+    recorded = client.stream(ASKED)
+    assert [piece async for piece in recorded] == words
+    assert recorded.reply is not None
+    assert recorded.reply.cached
     with pytest.raises(ReplayMissing):
         async for _ in ReplayChatClient(path).stream(asked("other")):
             pass
