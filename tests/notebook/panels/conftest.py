@@ -83,7 +83,7 @@ def lab(
     page = LabPage(browser, lab_address, lab_folder)
     yield page
     page.page.screenshot(path=lab_folder / f"{request.node.name}.png")
-    problems, alerts = page.problems, page.alerts()
-    page.page.close()
+    problems, alerts = list(page.problems), page.alerts()
+    page.close()
     assert problems == []
     assert alerts == []

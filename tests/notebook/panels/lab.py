@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import nbformat
 
 #: Seconds until the server answers, and until a cell has run.
-PATIENCE = 90
+PATIENCE = 120
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 _SETTINGS = {
     "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
@@ -185,3 +185,17 @@ class LabPage:
                 if file.stat().st_mtime_ns != before:
                     return nbformat.read(file, as_version=4)
         raise AssertionError("the notebook was not saved")
+
+    def close(self) -> None:
+        """End the kernel, which would take its share of the machine from the next test."""
+        self.page.evaluate(
+            """async () => {
+                const token = (document.cookie.match(/_xsrf=([^;]+)/) || [])[1] || '';
+                const found = await (await fetch('/api/sessions')).json();
+                for (const session of found) {
+                    const place = '/api/sessions/' + session.id;
+                    await fetch(place, {method: 'DELETE', headers: {'X-XSRFToken': token}});
+                }
+            }"""
+        )
+        self.page.close()
