@@ -16,12 +16,12 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import nbrag
-from nbrag.testing import HashEmbedder
+from nbrag.testing import HashEmbedder, control
 from nbrag.types import Chunk, Document, Span, stable_hash
 
 TOPICS = ("backup", "billing", "login", "mobile", "network", "report", "search", "storage")
@@ -110,6 +110,37 @@ def make(path: Path, chunks: int) -> None:
     path.with_suffix(".jsonl").write_text("".join(json.dumps(c) + "\n" for c in cases), "utf-8")
 
 
+def _choose(panel: Any, label: str, value: Any) -> None:
+    """Change a control as a person does."""
+    control(panel, label).value = value
+
+
+def _ask(panel: Any) -> None:
+    """Ask for the first time, which loads the indices."""
+    _choose(panel, "Question", QUESTION)
+
+
+def _ask_again(panel: Any) -> None:
+    """Ask something else."""
+    _choose(panel, "Question", "billing7 billing8")
+
+
+#: Per panel, what a person does with it first.
+USES: dict[str, list[tuple[str, Callable[[Any], Any]]]] = {
+    "ingest": [
+        ("preview of chunks", lambda panel: panel.preview()),
+        ("count", lambda p: p.count()),
+    ],
+    "pipeline": [("question", _ask), ("another question", _ask_again)],
+    "search": [("question", _ask), ("another question", _ask_again)],
+    "eval": [
+        ("200 questions in two pipelines", lambda panel: panel.measure()),
+        ("one question", lambda panel: panel.look("1")),
+    ],
+    "map": [("question", _ask), ("by team", lambda panel: _choose(panel, "Marks tell", "team"))],
+}
+
+
 def measure(path: Path, name: str) -> None:
     """Open one panel as the first thing of a process, and print the seconds."""
     import ipywidgets  # noqa: F401 - a notebook has it loaded before the first panel
@@ -125,15 +156,22 @@ def measure(path: Path, name: str) -> None:
     workspace = nbrag.Workspace(path, embedder=HashEmbedder(dimension=DIMENSION))
     report = [f"file {look()}"]
     options: dict[str, Any] = {"collection": "docs"}
+    sources = ["keyword", "vector"] if name in {"eval", "search"} else []
     if name == "eval":
         options["cases"] = str(path.with_suffix(".jsonl"))
-    panel = nbrag.panel(name, workspace, **options)
+    if name == "ingest":
+        sources = [str(path.with_suffix(".jsonl"))]
+    panel = nbrag.panel(name, workspace, *sources, **options)
     report.append(f"panel {look()}")
     panel._repr_mimebundle_()
     report.append(f"still picture {look()}")
     panel.wait(120)
     report.append(f"background {look()}")
-    print(f"{name:9} {', '.join(report)} {' '.join(panel.state.alert)}", flush=True)
+    for words, act in USES[name]:
+        act(panel)
+        panel.wait(300)
+        report.append(f"{words} {look()}")
+    print(f"{name}: {', '.join(report)} {' '.join(panel.state.alert)}", flush=True)
     panel.close()
     workspace.close()
 
