@@ -8,6 +8,7 @@ import os
 import platform
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -31,6 +32,7 @@ __all__ = [
 #: Counts up when the same model would be prepared in another way.
 RECIPE = 1
 _GRAPH, _RECORD = "model.onnx", "record.json"
+_SCRATCH = ".preparing-"
 
 
 def _cache() -> Path:
@@ -115,7 +117,8 @@ def scratch_folder() -> Iterator[Path]:
     folder: Path | None = None
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix=".preparing-", dir=cache))
+        _sweep(cache)
+        folder = Path(tempfile.mkdtemp(prefix=_SCRATCH, dir=cache))
         yield folder
     except OSError as error:
         raise ModelError(
@@ -125,6 +128,13 @@ def scratch_folder() -> Iterator[Path]:
     finally:
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sweep(cache: Path) -> None:
+    """Remove what a process that was killed has left; one that is at work is younger than a day."""
+    for left in cache.glob(f"{_SCRATCH}*"):
+        if time.time() - left.stat().st_mtime > 86_400:
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def keep_prepared(files: ModelFiles, graph: Path, record: dict[str, Any]) -> Path:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +71,9 @@ def folded(source: Path, target: Path) -> Any:
     except OSError:
         raise  # a full disk, told by whoever gave the folder
     except Exception as error:  # the runtime's errors share no base class
-        if "No space left" in str(error) or "write failed" in str(error).lower():
-            raise OSError(str(error)) from error
+        if "serialization failed" in str(error):
+            # So the runtime says that it can't write.
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
         lines = str(error).splitlines()
         raise ModelInvalid(
             f"{source} can't be prepared: {lines[0] if lines else type(error).__name__}",

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import sys
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -135,6 +137,24 @@ def test_a_full_disk_or_a_stop_leaves_nothing(classifier, cache, monkeypatch, er
         assert "No space left" in str(caught.value)
         assert "NBRAG_CACHE" in caught.value.hint
     assert list(cache.iterdir()) == []
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_disk_on_which_the_runtime_can_not_write(classifier, monkeypatch):
+    folded = module._steps.folded
+    monkeypatch.setattr(module._steps, "folded", lambda source, _: folded(source, "/dev/full"))
+    with pytest.raises(ModelError, match="No space left"):
+        prepare_model(classifier())
+
+
+def test_what_a_killed_process_left_is_swept_away(classifier, cache):
+    old, young = cache / ".preparing-old", cache / ".preparing-young"
+    for path in (old, young):
+        path.mkdir(parents=True)
+    os.utime(old, (1, 1))
+    prepare_model(classifier())
+    assert young.is_dir()
+    assert not old.exists()
 
 
 @pytest.mark.parametrize("name", ["model.onnx", "record.json"])
