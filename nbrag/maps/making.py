@@ -70,8 +70,8 @@ async def make_map(
         topic where there is one, else the first metadata field with few values, else the
         document.
     method
-        ``pca``: the two principal components, at once; ``umap``: neighbourhoods, in some seconds,
-        with the extra ``umap``.
+        ``pca``: the two principal components, at once; ``umap``: neighbourhoods, with the extra
+        ``umap``, in half a minute for 3,000 chunks.
     question, pipeline, top_k
         What is marked: a question, and what a kept pipeline finds for it.
     most

@@ -19,7 +19,7 @@ __all__ = ["MapPanel"]
 
 _ANY = ("whichever is chosen", "")
 _BEST = ("what tells the most", "")
-_METHODS = [("principal components, at once", "pca"), ("UMAP, in some seconds", "umap")]
+_METHODS = [("principal components, at once", "pca"), ("UMAP, takes up to a minute", "umap")]
 
 
 class MapPanel(Panel):

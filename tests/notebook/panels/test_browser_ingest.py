@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import nbformat
 import pytest
 
 from .lab import LabPage, browser_path
@@ -135,3 +137,21 @@ def test_a_map_is_drawn_and_a_question_marked(lab: LabPage, pages: Path) -> None
     page.get_by_role("cell", name="pages/backups.md").first.wait_for()
     told = page.get_by_role("img", name="marks by document").text_content() or ""
     assert "The question is marked Q, its " in told
+
+
+def test_the_notebook_of_panels_reads_without_kernel_and_network(
+    browser: Any, repository: Path, tmp_path: Path
+) -> None:
+    from nbconvert import HTMLExporter
+
+    notebook = nbformat.read(repository / "notebooks" / "panels.ipynb", as_version=4)
+    body, _ = HTMLExporter().from_notebook_node(notebook)
+    (tmp_path / "panels.html").write_text(body, "utf-8")
+    context = browser.new_context(offline=True)
+    page = context.new_page()
+    page.goto((tmp_path / "panels.html").as_uri(), wait_until="commit")
+    for heading in ("Ingest", "Pipeline", "Search", "Evaluation", "Map of a collection"):
+        page.get_by_role("region", name=heading, exact=True).first.wait_for(timeout=30_000)
+    page.get_by_role("img", name="handbook: all").wait_for(timeout=30_000)
+    page.get_by_text("nDCG@10 of keyword minus default, the worst first").wait_for()
+    context.close()

@@ -221,6 +221,29 @@ def test_a_stopped_run_goes_on_where_it_was(folder: Path) -> None:
         panel.close()
 
 
+def test_a_collection_that_is_deleted_during_a_run_is_told(folder: Path) -> None:
+    for number in range(30):
+        text = " ".join(f"word{number}x{i}" for i in range(900))
+        (folder / "pages" / f"long{number:02}.txt").write_text(text)
+
+    class Dropping(SlowEmbedder):
+        async def embed_documents(self, texts: Any) -> np.ndarray[Any, Any]:
+            self.batches += 1
+            if self.batches == 2:
+                await asyncio.to_thread(own.drop_collection, "notes")
+            return await HashEmbedder.embed_documents(self, texts)
+
+    with Workspace(embedder=Dropping()) as own:
+        panel = IngestPanel(own, "pages", collection="notes")
+        press(panel, "Run")
+        assert panel.state.alert[0].startswith("CollectionNotFound: ")
+        assert panel.state.sources == ("pages",)
+        press(panel, "Resume")
+        assert panel.state.alert == ()
+        assert panel.state.report.counts == {"added": 34}
+        panel.close()
+
+
 def test_another_ingestion_is_no_resuming(panel: IngestPanel) -> None:
     panel.state.unfinished = panel.state.fingerprint()
     assert control(panel, "Resume")
