@@ -178,7 +178,12 @@ def _line(magic: str, rest: str, session: NotebookSession) -> Iterable[tuple[str
     if magic in _FREE_TEXT:
         return []
     positions = [action for action in parser.actions_of_position() if action.dest in _NAMES]
-    if magic == "rag_pipeline" or (magic == "rag_panel" and any(not name for name, _ in words)):
+    if magic == "rag_panel" and (given := [value for name, value in words if not name]):
+        definition = panel_definitions().get(str(given[0]))
+        # What follows other panels, files say, is completed by IPython itself.
+        takes = definition is not None and "pipeline" in definition.names
+        return _named("pipelines", session) if takes else []
+    if magic == "rag_pipeline":
         return _named("pipelines", session)
     return _named(_NAMES[positions[0].dest], session) if positions else []
 

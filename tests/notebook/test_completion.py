@@ -38,6 +38,7 @@ def ready(filled: Any) -> Any:
         ("%rag_eval m|", ["mine"]),
         ("%rag_panel s|", ["search"]),
         ("p = %rag_panel search m|", ["mine"]),
+        ("%rag_panel eval default m|", ["mine"]),
         ("%rag_eval mine --cases f.jsonl --metrics nDCG@10 recall|", ["recall@10", "recall@5"]),
         ("%rag_ingest d|", ["docs"]),
         ("%rag_pipeline m|", ["mine"]),
@@ -64,6 +65,16 @@ def test_nothing_elsewhere(ready: Any, text: str) -> None:
     found = complete(ready, text)
     assert "max" in found
     assert not any(name.startswith(("--", "rag")) for name in found)
+
+
+def test_what_a_panel_reads_is_completed_as_files(
+    ready: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "minutes.md").touch()
+    found = complete(ready, "%rag_panel ingest mi|")
+    assert "minutes.md" in found
+    assert "mine" not in found
 
 
 def test_a_closed_workspace_is_not_opened(bare_shell: Any) -> None:

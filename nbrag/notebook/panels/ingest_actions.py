@@ -76,9 +76,12 @@ def shown_source(source: str) -> str:
     if not place.is_absolute():
         return source
     end = "/" if source.endswith("/") else ""
-    for folder, short in ((Path.cwd(), ""), (Path.home(), "~/")):
-        if place != folder and place.is_relative_to(folder):
-            return f"{short}{place.relative_to(folder).as_posix()}{end}"
+    for folder, short in ((Path.cwd(), "."), (Path.home(), "~")):
+        if place == folder:
+            return f"{short}{end}"
+        if place.is_relative_to(folder):
+            beginning = "" if short == "." else f"{short}/"
+            return f"{beginning}{place.relative_to(folder).as_posix()}{end}"
     return source
 
 

@@ -285,3 +285,12 @@ def test_the_still_picture_has_figures_and_worst_questions(panel: EvalPanel) -> 
 def test_an_unknown_pipeline_is_told_when_it_opens(judged: Workspace) -> None:
     panel = nbrag.panel("eval", judged, "keywrod")
     assert panel.state.alert[0] == "PipelineNotFound: there is no pipeline 'keywrod'."
+
+
+def test_the_magic_passes_pipelines_and_judgements(filled: Any, tmp_path: Path) -> None:
+    filled.user_ns["mine"] = JUDGED
+    made = filled.run("%rag_panel eval default -c docs --cases mine")
+    assert made.state.cases is JUDGED
+    assert (made.state.chosen, made.state.collection) == (("default",), "docs")
+    other = filled.run("%rag_panel eval --cases cases.jsonl")
+    assert other.state.cases == "cases.jsonl"

@@ -139,6 +139,8 @@ def test_paths_below_the_current_folder_and_home_are_shortened(
     control(panel, "Sources").value = f"{folder}/pages/\n{Path.home()}/x/*.md\n\nhttps://e.org/a\n"
     assert panel.state.sources == ("pages/", "~/x/*.md", "https://e.org/a")
     assert str(folder) not in str(panel._sources.value) + html_of(panel)
+    control(panel, "Sources").value = f"{folder}\n{folder}/\n{Path.home()}"
+    assert panel.state.sources == (".", "./", "~")
 
 
 def test_the_preview_shows_three_documents_with_borders_and_tokens(panel: IngestPanel) -> None:
@@ -406,3 +408,9 @@ def test_it_opens_by_name(own: Workspace, folder: Path) -> None:
     began = time.perf_counter()
     made.close()
     assert time.perf_counter() - began < 5
+
+
+def test_the_magic_passes_what_is_read(filled: Any) -> None:
+    made = filled.run("%rag_panel ingest pages notes/*.md -c docs")
+    assert made.state.sources == ("pages", "notes/*.md")
+    assert made.state.name == "docs"

@@ -139,3 +139,10 @@ def test_a_pipeline_whose_model_is_missing_is_told(
     assert made.state.alert[0].startswith("ConfigurationError: ")
     assert made.state.drawn is not None
     assert made.state.question == "anything"
+
+
+def test_the_magic_passes_collection_and_question(filled: Any) -> None:
+    made = filled.run('%rag_panel map -c docs --question "backups"')
+    assert made.state.drawn.question == "backups"
+    with pytest.raises(nbrag.ConfigurationError, match="takes no names"):
+        filled.run("%rag_panel map docs")
