@@ -8,6 +8,7 @@ from typing import Any
 from traitlets import Any as AnyValue
 from traitlets import Bool, Tuple, Unicode
 
+from nbrag.errors import SpecificationError
 from nbrag.ingestion.preview import IngestPreview
 from nbrag.ingestion.report import IngestionProgress, IngestReport
 from nbrag.notebook.panels.snapshots import facts
@@ -69,10 +70,11 @@ class IngestState(StageListState):
         return self.spec(sources=tuple(self.sources))
 
     def fingerprint(self) -> str:
-        """Return what a run depends on; empty while the options don't fit."""
-        if any(entry.problem(self.kind) for entry in self.stages if entry.enabled):
+        """Return what a run depends on; empty while the stages don't fit."""
+        try:
+            return json.dumps([self.pipeline().to_dict(), self.remove_missing])
+        except SpecificationError:
             return ""
-        return json.dumps([self.pipeline().to_dict(), self.remove_missing])
 
     @property
     def resumes(self) -> bool:

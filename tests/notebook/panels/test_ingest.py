@@ -251,6 +251,11 @@ def test_another_ingestion_is_no_resuming(panel: IngestPanel) -> None:
     assert control(panel, "Resume")
     panel.state.sources = ("pages/cars.md",)
     assert control(panel, "Run")
+    panel.state.sources = ("pages",)
+    assert control(panel, "Resume")
+    panel.state.set_option("max_tokens", "many")
+    assert control(panel, "Run")
+    assert panel.state.alert == ()
 
 
 def test_what_failed_is_a_line_and_is_tried_again_alone(
