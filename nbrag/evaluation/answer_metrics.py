@@ -174,6 +174,7 @@ async def alce_citations(judge: ChatClient, answer: Answer) -> tuple[float | Non
     passages = {passage.number: passage for passage in answer.passages}
 
     async def borne(statement: Statement, numbers: Sequence[int]) -> bool:
+        """Return whether the passages with these numbers bear a statement out."""
         held: list[Passage] = [passages[number] for number in numbers if number in passages]
         return await is_supported(judge, _asked(answer), statement.text, held)
 

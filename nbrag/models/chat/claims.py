@@ -111,6 +111,7 @@ async def check_claims(
     known = {passage.number for passage in passages}
 
     def check(reply: _Claims) -> None:
+        """Refuse claims that name passages which were not sent, and none at all."""
         sent = [number for claim in reply.claims for number in claim.passages]
         unknown = sorted({number for number in sent if number not in known})
         if unknown:

@@ -278,6 +278,7 @@ class OnnxEmbedder:
         prefix = self._settings.document_prefix
 
         def prepare() -> tuple[Encoder, SpanMeans]:
+            """Return the loaded encoder, and what becomes of its token vectors."""
             encoder, tokenizer = self._loaded_encoder(), self._loaded_tokenizer()
             ids, offsets, special = tokenizer.encode_whole(prefix + text)
             moved = [(start - len(prefix), end - len(prefix)) for start, end in offsets]

@@ -100,6 +100,7 @@ def measure(
     collection, metrics = state.collection or None, tuple(state.metrics)
 
     async def work(report: Report) -> None:
+        """Measure the pipelines one after another; one that fails leaves the others."""
         first: NbragError | None = None
         for place, (name, spec) in enumerate(specs.items()):
             try:
@@ -116,6 +117,7 @@ def measure(
     async def measure_one(
         name: str, spec: PipelineSpec, place: int, report: Report
     ) -> EvaluationReport:
+        """Return one pipeline's figures."""
         pipeline, target = await asyncio.to_thread(
             lambda: (
                 RetrievalPipelineBuilder(spec, workspace.context).build(),
@@ -124,6 +126,7 @@ def measure(
         )
 
         def tell(done: int, total: int) -> None:
+            """Report a count over all pipelines."""
             report(place * total + done, len(specs) * total, f"{name}: {done} of {total} questions")
 
         return await evaluate({name: pipeline}, target, judgements, metrics=metrics, progress=tell)
@@ -149,6 +152,7 @@ def look(
     state.query = query
 
     async def work(_: Report) -> dict[str, Any]:
+        """Return what each pipeline finds, or the error that it ends with."""
         found: dict[str, Any] = {}
         for name, spec in specs.items():
             try:

@@ -46,6 +46,7 @@ def draw(
     }
 
     async def work(_: Report) -> _Made:
+        """Return the map, and the fields that may colour it."""
         made = await make_map(workspace, name, **options)
         target = await asyncio.to_thread(lambda: workspace[made.collection])
         return made, await colour_fields(target)

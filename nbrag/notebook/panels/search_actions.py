@@ -72,6 +72,7 @@ def read_fields(workspace: Workspace, state: SearchState) -> tuple[Work, Callabl
     name = state.collection
 
     async def read() -> dict[str, str]:
+        """Return the collection's fields with their types."""
         collection = await asyncio.to_thread(lambda: workspace[name])
         return await collection.fields()
 
@@ -104,6 +105,7 @@ def find_values(
     before = tuple(state.values) if more else ()
 
     async def read() -> list[Any]:
+        """Return the next page of the field's values, and one more where there is one."""
         collection = await asyncio.to_thread(lambda: workspace[name])
         return await collection.field_values(
             field, limit=PAGE + 1, start=len(before), containing=typed
@@ -146,6 +148,7 @@ def search(workspace: Workspace, state: SearchState) -> tuple[Work, Callable[[An
     top_k, where = state.top_k, state.where or None
 
     async def ask() -> dict[str, Outcome]:
+        """Return what each side's pipeline finds."""
         found = await asyncio.gather(
             *(
                 search_with(
@@ -193,6 +196,7 @@ def open_passage(
     name = state.asked[1]
 
     async def read() -> Passage:
+        """Return the passage in its document."""
         collection = await asyncio.to_thread(lambda: workspace[name])
         return await read_passage(collection, chunk, around)
 

@@ -51,6 +51,7 @@ async def search_with(
     """
 
     def prepared() -> tuple[RetrievalPipeline, Collection]:
+        """Return the pipeline and where it searches."""
         # Opening a collection reads the file, and building may load a model: not on the loop.
         target = workspace.choose_collection(collection, spec)
         return RetrievalPipelineBuilder(spec, workspace.context).build(), target
