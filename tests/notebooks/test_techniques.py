@@ -15,6 +15,8 @@ from nbrag.testing import read_records, run_notebook
 TECHNIQUES = ["crag", "expand", "hyde", "rerank-llm", "route"]
 #: Those that ask when documents are ingested.
 OF_INGESTION = ["context", "entities", "questions", "topics"]
+#: Those that answer.
+OF_ANSWERS = ["ask", "self-rag", "speculative-rag"]
 #: Those that ask no chat model.
 WITHOUT_CHAT = ["rerank-cross-encoder"]
 
@@ -27,7 +29,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.kernel
 @pytest.mark.model
-@pytest.mark.parametrize("name", [*TECHNIQUES, *OF_INGESTION, *WITHOUT_CHAT])
+@pytest.mark.parametrize("name", [*TECHNIQUES, *OF_INGESTION, *OF_ANSWERS, *WITHOUT_CHAT])
 def test_a_notebook_gives_the_figures_that_it_shows(
     notebooks: Path, database: Path, name: str
 ) -> None:
@@ -60,6 +62,31 @@ def test_an_ingestion_of_other_documents_asks_for_what_is_not_in_the_file(
         run_notebook(notebooks / "entities.ipynb", cwd=notebooks, database=database, every=2)
 
 
+@pytest.mark.kernel
+@pytest.mark.model
+def test_an_answer_to_other_questions_asks_for_what_is_not_in_the_file(
+    notebooks: Path, database: Path
+) -> None:
+    with pytest.raises((AssertionError, NbragError), match="ReplayMissing"):
+        run_notebook(notebooks / "ask.ipynb", cwd=notebooks, database=str(database), step=7)
+
+
+def test_ways_to_answer_are_compared_with_the_same_single_pass_and_keep_their_calls(
+    notebooks: Path,
+) -> None:
+    rounds, drafts = (
+        read_records(nbformat.read(notebooks / f"{name}.ipynb", as_version=4))
+        for name in ("self-rag", "speculative-rag")
+    )
+    single = {name: value for name, value in rounds.items() if name.startswith("single ")}
+    assert single["single calls"] == 30
+    assert len(single) == 8
+    assert single == {name: drafts[name] for name in single}
+    # Two rounds are two drafts, two checks and a query; four drafts are weighed in one call.
+    assert rounds["rounds calls"] <= 30 * 5
+    assert drafts["drafts calls"] <= 30 * 5
+
+
 def test_question_rows_that_are_switched_off_change_no_figure(notebooks: Path) -> None:
     records = read_records(nbformat.read(notebooks / "questions.ipynb", as_version=4))
     for metric in ("recall@5", "MRR", "nDCG@10"):
@@ -71,17 +98,22 @@ def test_question_rows_that_are_switched_off_change_no_figure(notebooks: Path) -
     [
         ("handbook.jsonl", "Authored replies: written by hand", TECHNIQUES),
         ("handbook-ingestion.jsonl", "Authored replies: written in the place of", OF_INGESTION),
+        ("handbook-answers.jsonl", "Authored replies: written in the place of", OF_ANSWERS),
     ],
 )
 def test_replies_and_notebooks_say_that_they_are_authored(
     notebooks: Path, file: str, beginning: str, names: list[str]
 ) -> None:
     first = (notebooks / "replies" / file).read_text("utf-8").partition("\n")[0]
-    assert json.loads(first)["about"].startswith(beginning)
+    about = json.loads(first)["about"]
+    assert about.startswith(beginning)
+    assert "not isolated from each other" in about
     for name in names:
         cells: list[Any] = nbformat.read(notebooks / f"{name}.ipynb", as_version=4).cells
         told = [cell.source for cell in cells if cell.cell_type == "markdown"]
-        assert any("**authored**" in text for text in told), name
+        assert any(
+            "**authored**" in text and "not isolated from each other" in text for text in told
+        ), name
         assert "when not to use it" in told[-1]
 
 
