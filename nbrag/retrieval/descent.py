@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from nbrag.protocols import Collection
-from nbrag.retrieval.forest import Forest
+from nbrag.retrieval.distinct import distinct_chunks
+from nbrag.retrieval.forest import Forest, tokens_of
 from nbrag.types import QueryVariant, RankedItem, SearchPlan
 
 __all__ = ["Descent", "Level"]
@@ -44,8 +45,8 @@ class Descent:
     cosine similarity to the question, go on with their children, and so down to the leaves.
 
     Beyond the paper: a missing summary is passed through to its children; passages beneath no
-    summary stand among the candidates of the last level; and where too little is found, the way
-    down is gone again with twice the width.
+    summary stand among the candidates of the last level; and where too little is found, and it
+    leaves room in the token budget, the way down is gone again with twice the width.
 
     Parameters
     ----------
@@ -83,9 +84,9 @@ class Descent:
             self._alive = alive.__contains__
 
     async def levels(
-        self, branch: int, wanted: int, *, leaves_only: bool = False
+        self, branch: int, wanted: int, *, leaves_only: bool = False, budget: int | None = None
     ) -> tuple[list[Level], bool]:
-        """Return what was taken of each level, top first, and whether more could be found.
+        """Return what was taken of each level, top first, and whether more is worth looking for.
 
         Parameters
         ----------
@@ -95,20 +96,30 @@ class Descent:
             How many that may be shown should be found.
         leaves_only
             Whether only passages are wanted.
+        budget
+            Tokens that, once what was found has them, are enough however many are wanted.
         """
         if not self._variants:
             return [], False
         while True:
             levels = await self._down(branch)
             more = any(len(level.items) < level.looked_at for level in levels)
-            found = sum(
-                level.number == 0 or (not leaves_only and item.chunk_id in self._forest.shown)
+            found = [
+                item.chunk_id
                 for level in levels
                 for item in level.items
-            )
-            if found >= wanted or not more:
+                if level.number == 0 or (not leaves_only and item.chunk_id in self._forest.shown)
+            ]
+            if len(found) >= wanted or not more:
                 return levels, more
+            if budget is not None and await self._tokens(found) >= budget:
+                return levels, False
             branch *= 2
+
+    async def _tokens(self, chunk_ids: Sequence[str]) -> int:
+        """Return the tokens of chunks, repeated texts once."""
+        rows = await self._collection.chunks(chunk_ids)
+        return sum(tokens_of(chunk) for chunk in distinct_chunks(rows.values()))
 
     async def _down(self, branch: int) -> list[Level]:
         tree, present = self._forest.tree, self._forest.present

@@ -11,7 +11,7 @@ from typing import Any
 from nbrag.protocols import Collection
 from nbrag.types import RetrievalChunk, SummaryTree, TreeLink
 
-__all__ = ["Forest", "read_forest", "source_passages", "within_budget"]
+__all__ = ["Forest", "read_forest", "source_passages", "tokens_of", "within_budget"]
 
 #: What a row whose tokens nobody counted is taken to have: an English token's usual length.
 _CHARACTERS_PER_TOKEN = 4
@@ -178,7 +178,7 @@ def within_budget(
     kept: list[RetrievalChunk] = []
     used = 0
     for chunk in chunks:
-        size = _tokens(chunk)
+        size = tokens_of(chunk)
         if kept and used + size > budget:
             continue
         kept.append(chunk)
@@ -188,7 +188,8 @@ def within_budget(
     return kept, used
 
 
-def _tokens(chunk: RetrievalChunk) -> int:
+def tokens_of(chunk: RetrievalChunk) -> int:
+    """Return a row's tokens as they were counted when it was stored, or else an estimate."""
     counted = chunk.record.get("token_count")
     if isinstance(counted, int) and counted > 0:
         return counted

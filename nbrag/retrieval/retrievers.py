@@ -112,7 +112,7 @@ class TreeSearchRetriever(PipelineRetriever):
         ``keyword``.
     branch
         Nodes that the way down follows at each level, by cosine similarity; default 5. Where
-        that finds fewer than ``top_k``, twice as many.
+        that finds fewer than ``top_k`` and leaves room in the token budget, twice as many.
     leaves_only
         Whether summaries only lead the way and are not found themselves.
     questions

@@ -131,7 +131,8 @@ class Found:
     levels
         The same by levels of a summary tree, top first; empty for any other search.
     whole
-        Whether the way down a tree found all that there is; None for any other search.
+        Whether the way down a tree found all that there is, or all that the token budget has room
+        for; None for any other search.
     """
 
     lists: tuple[RankedList, ...]
@@ -245,7 +246,13 @@ class Searcher:
         variants = await self._variants(query, _LEGS[Strategy.VECTOR])
         descent = Descent(collection, forest, variants, query.filter)
         leaves_only = self._options.leaves_only
-        levels, more = await descent.levels(self._options.branch, wanted, leaves_only=leaves_only)
+        # A later stage that chooses among more than top_k gets them, whatever they have of tokens.
+        levels, more = await descent.levels(
+            self._options.branch,
+            wanted,
+            leaves_only=leaves_only,
+            budget=self._options.token_budget if wanted <= query.top_k else None,
+        )
         found = [
             item
             for level in levels

@@ -15,7 +15,12 @@ from hypothesis import strategies as st
 
 import nbrag
 from nbrag.errors import FilterError, SpecificationError, StageError
-from nbrag.protocols import Collection, RetrievalQueryProcessor, Retriever
+from nbrag.protocols import (
+    Collection,
+    RetrievalQueryProcessor,
+    RetrievalResultProcessor,
+    Retriever,
+)
 from nbrag.retrieval import RetrievalPipeline, SearchOptions, TreeSearchRetriever, source_passages
 from nbrag.stores.duckdb import DuckDBDatabase, create_collection
 from nbrag.stores.memory import MemoryCollection
@@ -228,6 +233,45 @@ def test_way_down_follows_the_best_of_each_level(garden: Collection) -> None:
     ]
     # The same width does for no more than three: it is doubled until there are enough.
     assert len(find(garden, "shed spade rake", top_k=7, traversal="top_down", branch=1)) == 7
+
+
+def test_way_down_gets_no_wider_than_the_token_budget_needs(garden: Collection) -> None:
+    def widths(**options: Any) -> list[int]:
+        results = find(garden, "shed spade rake", traversal="top_down", branch=1, **options)
+        stages = [r for r in results.trace.stages if r.stage.startswith("level")]
+        return [len(r.rows) for r in stages]
+
+    # One of each level has 50 tokens; however many are asked for, no more fit.
+    assert widths(top_k=100, token_budget=50) == [1, 1, 1]
+    assert widths(top_k=100, token_budget=51) == [1, 2, 2]
+    assert widths(top_k=100, token_budget=1000) == [1, 3, 8]
+    assert len(find(garden, "spade", traversal="top_down", top_k=100, token_budget=50)) >= 3
+
+
+def test_repeated_texts_fill_no_token_budget(collection: Collection) -> None:
+    store(collection, "own", ["apple", "apple", "apple", "apple pear"])
+    grow(collection, {"top": (1, [f"own-{n}" for n in range(4)])}, {"top": "fruit"})
+    asked = {"traversal": "top_down", "branch": 3, "leaves_only": True, "top_k": 9}
+    results = find(collection, "apple", token_budget=20, **asked)
+    assert [chunk.content for chunk in results] == ["apple", "apple pear"]
+
+
+def test_a_stage_that_chooses_among_more_gets_them_beyond_the_budget(garden: Collection) -> None:
+    class Last(RetrievalResultProcessor):
+        name = "last"
+
+        def candidates_needed(self, top_k: int) -> int:
+            return 12
+
+        async def process(
+            self, results: RetrievalResults, collection: Collection
+        ) -> RetrievalResults:
+            return replace(results, chunks=results.chunks[::-1])
+
+    options = SearchOptions(mode="tree", traversal="top_down", token_budget=30, branch=1)
+    pipeline = RetrievalPipeline(lambda: EMBEDDER, search=options, result_processors=[Last()])
+    results = nbrag.run(pipeline.process(garden, "shed spade rake", top_k=2))
+    assert len(results.trace.stage("search").rows) == 12
 
 
 def test_chunk_beneath_two_summaries_counts_once(garden: Collection) -> None:
