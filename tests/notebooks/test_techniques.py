@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
 
 import nbformat
+import numpy as np
 import pytest
 
+import nbrag
 from nbrag.errors import NbragError
+from nbrag.ingestion.trees.dividing import VectorDivider
+from nbrag.spec import PipelineSpec
 from nbrag.testing import read_records, run_notebook
+from nbrag.types import TreeLink
 
 TECHNIQUES = ["crag", "expand", "hyde", "rerank-llm", "route"]
 #: Those that ask when documents are ingested.
 OF_INGESTION = ["context", "entities", "questions", "topics"]
+#: Those that put summaries above the whole handbook.
+TREES = ["tree"]
 #: Those that answer.
 OF_ANSWERS = ["ask", "self-rag", "speculative-rag"]
 #: Those that ask no chat model.
@@ -29,7 +37,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.kernel
 @pytest.mark.model
-@pytest.mark.parametrize("name", [*TECHNIQUES, *OF_INGESTION, *OF_ANSWERS, *WITHOUT_CHAT])
+@pytest.mark.parametrize("name", [*TECHNIQUES, *OF_INGESTION, *OF_ANSWERS, *TREES, *WITHOUT_CHAT])
 def test_a_notebook_gives_the_figures_that_it_shows(
     notebooks: Path, database: Path, name: str
 ) -> None:
@@ -87,6 +95,51 @@ def test_ways_to_answer_are_compared_with_the_same_single_pass_and_keep_their_ca
     assert drafts["drafts calls"] <= 30 * 5
 
 
+@pytest.mark.kernel
+@pytest.mark.model
+def test_trees_of_other_documents_ask_for_what_is_not_in_the_file(notebooks: Path) -> None:
+    with pytest.raises((AssertionError, NbragError), match="ReplayMissing"):
+        run_notebook(notebooks / "tree.ipynb", cwd=notebooks, corpus="corpus/handbook/security")
+
+
+@pytest.mark.model
+def test_clusters_that_are_put_in_place_are_summarised_without_forming_any(
+    notebooks: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(*_: Any) -> Any:
+        raise AssertionError("clusters are formed")
+
+    monkeypatch.setattr(VectorDivider, "formed", never)
+    monkeypatch.setattr(VectorDivider, "nearest", never)
+    # The ids of passages come from where the notebook finds its documents.
+    monkeypatch.chdir(notebooks)
+    with Path("replies/handbook-raptor.csv").open(encoding="utf-8", newline="") as file:
+        links = [TreeLink(r["parent"], r["child"], int(r["level"])) for r in csv.DictReader(file)]
+    plain = PipelineSpec("ingestion", "raptor")
+    with nbrag.Workspace(chat="replay:replies/handbook-tree.jsonl") as workspace:
+        workspace.ingest("raptor", "corpus/handbook", spec=plain)
+        collection = workspace["raptor"]
+        nothing = np.empty((0, collection.identity.dimension), np.float32)
+        nbrag.run(collection.writer().write_tree([], nothing, links))
+        report = workspace.ingest(
+            "raptor", "corpus/handbook", spec=plain.with_stage("tree", form="raptor")
+        )
+        assert not report.warnings
+        assert report.notes == ("tree: 46 summaries made, 0 kept, 3 levels",)
+        assert set(nbrag.run(collection.tree())) == set(links)
+        assert len(nbrag.run(collection.summary_ids())) == len({link.parent for link in links})
+
+
+def test_a_tree_gains_by_counting_whatever_stands_beneath(notebooks: Path) -> None:
+    records = read_records(nbformat.read(notebooks / "tree.ipynb", as_version=4))
+    for way in ("collapsed", "down"):
+        own = records[f"own, raptor, {way} - flat recall@100"][0]
+        beneath = records[f"beneath, raptor, {way} - flat recall@100"][0]
+        elsewhere = records[f"elsewhere, raptor, {way} - flat recall@100"]
+        assert own < 0 < min(elsewhere)
+        assert min(elsewhere) < beneath < max(elsewhere)
+
+
 def test_question_rows_that_are_switched_off_change_no_figure(notebooks: Path) -> None:
     records = read_records(nbformat.read(notebooks / "questions.ipynb", as_version=4))
     for metric in ("recall@5", "MRR", "nDCG@10"):
@@ -99,6 +152,7 @@ def test_question_rows_that_are_switched_off_change_no_figure(notebooks: Path) -
         ("handbook.jsonl", "Authored replies: written by hand", TECHNIQUES),
         ("handbook-ingestion.jsonl", "Authored replies: written in the place of", OF_INGESTION),
         ("handbook-answers.jsonl", "Authored replies: written in the place of", OF_ANSWERS),
+        ("handbook-tree.jsonl", "Authored replies: written in the place of", TREES),
     ],
 )
 def test_replies_and_notebooks_say_that_they_are_authored(
