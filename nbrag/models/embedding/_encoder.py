@@ -139,11 +139,6 @@ class Encoder:
         width = shapes[name][-1]
         return name, name in per_token, width if isinstance(width, int) else None
 
-    @property
-    def gives_tokens(self) -> bool:
-        """Whether the graph gives a vector for each token."""
-        return self._per_token
-
     def encode(self, texts: Sequence[Sequence[int]], *, prefixes: int = 0) -> NDArray[np.float32]:
         """Return float32 vectors of length 1, shape (len(texts), dimension), for token ids.
 
