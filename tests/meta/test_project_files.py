@@ -119,9 +119,13 @@ def test_binder_s_python_is_one_that_the_project_names(
     assert f"Programming Language :: Python :: {version}" in project["project"]["classifiers"]
 
 
-def test_binder_installs_the_project_and_loads_the_model_once(repository: Path) -> None:
+def test_binder_installs_the_project_and_loads_the_model_once(
+    repository: Path, project: dict[str, Any]
+) -> None:
     script = (repository / "binder" / "postBuild").read_text("utf-8")
-    assert re.search(r"^pip install .*\.$", script, re.MULTILINE)
+    install = re.search(r"^pip install .*'\.\[([a-z,]+)\]'$", script, re.MULTILINE)
+    assert install is not None
+    assert set(install[1].split(",")) <= set(project["optional-dependencies"])
     python = script.split("<<'PYTHON'\n")[1].split("\nPYTHON")[0]
     assert "default_embedder()" in python
     compile(python, "postBuild", "exec")
