@@ -125,7 +125,7 @@ def test_binder_installs_the_project_and_loads_the_model_once(
     script = (repository / "binder" / "postBuild").read_text("utf-8")
     install = re.search(r"^pip install .*'\.\[([a-z,]+)\]'$", script, re.MULTILINE)
     assert install is not None
-    assert set(install[1].split(",")) <= set(project["optional-dependencies"])
+    assert set(install[1].split(",")) <= set(project["project"]["optional-dependencies"])
     python = script.split("<<'PYTHON'\n")[1].split("\nPYTHON")[0]
     assert "default_embedder()" in python
     compile(python, "postBuild", "exec")
