@@ -48,7 +48,7 @@ def ready(filled: Any) -> Any:
         ("%%rag_config\ntop|", ["top_k="]),
         ("%%rag_pipeline p -c docs\nsea|", ["search"]),
         ("\n%%rag_pipeline p -c docs\n# note\nsearch mo|", ["mode="]),
-        ("%%rag_pipeline p\nsearch mode=|", ["hybrid", "vector", "keyword"]),
+        ("%%rag_pipeline p\nsearch mode=|", ["hybrid", "vector", "keyword", "tree"]),
         ("%%rag_pipeline p\nsearch mode=hybrid mo|", []),
         ("%%rag_ingest docs --from a\nchunk max_t|", ["max_tokens="]),
     ],
