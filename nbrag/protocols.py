@@ -271,7 +271,10 @@ class IngestionChunkProcessor(ABC):
 
 @dataclass(frozen=True, slots=True)
 class StoredDocument:
-    """What a collection knows about a document that it holds."""
+    """What a collection knows about a document that it holds.
+
+    Its chunks are those that it was written with; a summary of it is none of them.
+    """
 
     id: str
     uri: str

@@ -198,8 +198,9 @@ class MemoryCollection:
         with self._lock:
             counts = dict.fromkeys(self._documents, 0)
             for stored in self._rows.values():
-                if stored.record["document_id"] in counts:
-                    counts[stored.record["document_id"]] += 1
+                of = stored.record["document_id"]
+                if of in counts and stored.record["kind"] not in SUMMARY_KINDS:
+                    counts[of] += 1
             listed = sorted(self._documents.items(), key=lambda pair: pair[1][0].uri)
             return {
                 document.uri: StoredDocument(

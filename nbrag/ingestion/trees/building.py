@@ -164,7 +164,7 @@ class TreeBuild:
             self._remark = f"clusters formed anew after {changed} changed passages"
             return None, 0
         if new:
-            self._remark = f"{new} new passages put into clusters"
+            self._remark = f"{new} new {'passage' if new == 1 else 'passages'} put into clusters"
         return shape, changed
 
     # Writing -----------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from nbrag.errors import DocumentNotFound
 from nbrag.protocols import StoredDocument
 from nbrag.stores.duckdb.identifiers import CollectionName, literal, quote, table
+from nbrag.stores.duckdb.schema import SUMMARIES
 from nbrag.stores.records import chunk_from_record
 from nbrag.types import ChunkKind, RetrievalChunk, Span
 
@@ -235,7 +236,8 @@ def stored_documents(cursor: DuckDBPyConnection, name: CollectionName) -> dict[s
     found = cursor.execute(
         "SELECT d.id, d.uri, d.source_hash, d.settings_hash, coalesce(c.chunks, 0)"
         f" FROM {table(name, 'documents')} d LEFT JOIN (SELECT document_id, count(*) AS chunks"
-        f" FROM {table(name, 'chunks')} GROUP BY document_id) c ON c.document_id = d.id"
+        f" FROM {table(name, 'chunks')} WHERE kind NOT IN {SUMMARIES} GROUP BY document_id) c"
+        " ON c.document_id = d.id"
         " ORDER BY d.uri"
     ).fetchall()
     return {row[1]: StoredDocument(*row) for row in found}

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nbrag.errors import NewerFormat, StoreError
-from nbrag.stores.duckdb.identifiers import CollectionName, quote, table
+from nbrag.stores.duckdb.identifiers import CollectionName, literal, quote, table
+from nbrag.stores.trees import SUMMARY_KINDS
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CHUNK_COLUMNS",
     "FORMAT_VERSION",
+    "SUMMARIES",
     "TREE_COLUMNS",
     "create_tables",
     "create_tree",
@@ -21,6 +23,9 @@ __all__ = [
 
 #: Raised when an older nbrag could no longer read the file.
 FORMAT_VERSION = 1
+
+#: The kinds of summaries, for SQL's IN.
+SUMMARIES = f"({', '.join(literal(str(kind)) for kind in sorted(SUMMARY_KINDS))})"
 
 #: A chunk's own columns before the vector and the metadata fields, in order.
 CHUNK_COLUMNS: dict[str, str] = {

@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING, Any
 from nbrag.errors import StoreError
 from nbrag.stores.duckdb.identifiers import CollectionName, literal, table
 from nbrag.stores.duckdb.names import compiled
-from nbrag.stores.duckdb.schema import TREE_COLUMNS, create_tree
+from nbrag.stores.duckdb.schema import SUMMARIES, TREE_COLUMNS, create_tree
 from nbrag.stores.filters import as_filter
-from nbrag.stores.trees import SUMMARY_KINDS
 from nbrag.types import ChunkKind, Document, TreeLink
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 __all__ = [
-    "SUMMARIES",
     "has_tree",
     "original_ids",
     "read_links",
@@ -28,9 +26,6 @@ __all__ = [
     "take_out_above",
     "write_links",
 ]
-
-#: The kinds of summaries, for SQL's IN.
-SUMMARIES = f"({', '.join(literal(str(kind)) for kind in sorted(SUMMARY_KINDS))})"
 
 
 def _is_there(cursor: DuckDBPyConnection, name: CollectionName) -> bool:

@@ -19,8 +19,8 @@ from nbrag.stores.duckdb.catalog import (
 from nbrag.stores.duckdb.identifiers import CollectionName, literal, quote, table
 from nbrag.stores.duckdb.incoming import Entry, Incoming, prepare, prepare_summaries
 from nbrag.stores.duckdb.rows import vectors_by_hash
+from nbrag.stores.duckdb.schema import SUMMARIES
 from nbrag.stores.duckdb.tree import (
-    SUMMARIES,
     has_tree,
     require_tree,
     stored_owners,
