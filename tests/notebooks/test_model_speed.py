@@ -16,6 +16,7 @@ def embedding(notebooks: Path) -> Any:
     return run_notebook(
         notebooks / "benchmarks" / "embedding_speed.ipynb",
         {"passages": 8, "runs": 1, "quality": False},
+        cwd=notebooks / "benchmarks",
         cell_timeout=300,
     )
 
@@ -49,6 +50,7 @@ def test_reranking_is_measured(notebooks: Path, shown_text: Callable[[Any], str]
     executed = run_notebook(
         notebooks / "benchmarks" / "rerank_speed.ipynb",
         {"passages": 8, "runs": 1},
+        cwd=notebooks / "benchmarks",
         cell_timeout=300,
     )
     assert set(read_records(executed)) == {"prepared, times as it is"}
