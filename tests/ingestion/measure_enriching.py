@@ -17,6 +17,7 @@ from pathlib import Path
 import nbrag
 from nbrag.models.chat import LiteLLMChatClient
 from nbrag.testing import HashEmbedder
+from nbrag.types import ChatMessage
 
 ANSWER = {
     "people": [],
@@ -35,6 +36,8 @@ def measure(url: str, turn: int) -> float:
         {"id": str(n), "text": f"Document {turn} {n} tells of {n * 7}."} for n in range(CHUNKS)
     ]
     chat = LiteLLMChatClient("openai/made-up", api_base=url)
+    # LiteLLM takes seconds to import, which says nothing about the calls.
+    nbrag.run(chat.complete([ChatMessage("user", "warm")]))
     with nbrag.Workspace(embedder=HashEmbedder(), chat=chat, concurrency=CONCURRENCY) as workspace:
         builder = workspace.ingestion_pipeline().use_entities()
         builder = builder.use_topics(taxonomy=("backup", "people"))
