@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from nbrag.errors import ConfigurationError, did_you_mean
 from nbrag.evaluation.answer_cases import AnswerCases
@@ -12,7 +12,7 @@ from nbrag.evaluation.bootstrap import bootstrap_with_gaps
 from nbrag.evaluation.paired import Difference, PairedComparison
 from nbrag.rendering import Cell, Rendering, render_table
 from nbrag.types import Answer
-from nbrag.types.exports import arrow_table, pandas_frame, polars_frame
+from nbrag.types.exports import TabularResult
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,7 +34,7 @@ _COLUMNS = {
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerReport:
+class AnswerReport(TabularResult):
     """What answers were worth.
 
     Attributes
@@ -63,6 +63,8 @@ class AnswerReport:
     notes
         What a reader of the figures must know.
     """
+
+    _columns: ClassVar[Mapping[str, str]] = _COLUMNS
 
     cases: AnswerCases
     answerers: tuple[str, ...]
@@ -234,30 +236,6 @@ class AnswerReport:
     def to_dicts(self) -> list[dict[str, Any]]:
         """Return the rows of :meth:`summary_rows`."""
         return self.summary_rows()
-
-    def to_arrow(self) -> Any:
-        """Return the rows of :meth:`to_dicts` as a ``pyarrow.Table``."""
-        return arrow_table(self.to_dicts(), _COLUMNS)
-
-    def to_pandas(self) -> Any:
-        """Return the rows of :meth:`to_dicts` as a pandas DataFrame.
-
-        Raises
-        ------
-        MissingDependency
-            When pandas is not installed.
-        """
-        return pandas_frame(self.to_arrow())
-
-    def to_polars(self) -> Any:
-        """Return the rows of :meth:`to_dicts` as a polars DataFrame.
-
-        Raises
-        ------
-        MissingDependency
-            When polars is not installed.
-        """
-        return polars_frame(self.to_arrow())
 
 
 def _mean(values: NDArray[np.float64]) -> float:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from nbrag.errors import ConfigurationError, did_you_mean
 from nbrag.evaluation.bootstrap import bootstrap_intervals
 from nbrag.evaluation.paired import Difference, PairedComparison, PoorQuestion, PoorQuestions
 from nbrag.rendering import Cell, Rendering, render_table
-from nbrag.types.exports import arrow_table, pandas_frame, polars_frame
+from nbrag.types.exports import TabularResult
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,7 +32,7 @@ _COLUMNS = {
 
 
 @dataclass(frozen=True, slots=True)
-class EvaluationReport:
+class EvaluationReport(TabularResult):
     """What was measured; everything in it is the same from run to run.
 
     Attributes
@@ -56,6 +56,8 @@ class EvaluationReport:
     notes
         What a reader of the figures must know.
     """
+
+    _columns: ClassVar[Mapping[str, str]] = _COLUMNS
 
     collection: str
     judgements: str
@@ -270,30 +272,6 @@ class EvaluationReport:
             }
             for row in self.summary_rows()
         ]
-
-    def to_arrow(self) -> Any:
-        """Return the rows of :meth:`to_dicts` as a ``pyarrow.Table``."""
-        return arrow_table(self.to_dicts(), _COLUMNS)
-
-    def to_pandas(self) -> Any:
-        """Return the rows of :meth:`to_dicts` as a pandas DataFrame.
-
-        Raises
-        ------
-        MissingDependency
-            When pandas is not installed.
-        """
-        return pandas_frame(self.to_arrow())
-
-    def to_polars(self) -> Any:
-        """Return the rows of :meth:`to_dicts` as a polars DataFrame.
-
-        Raises
-        ------
-        MissingDependency
-            When polars is not installed.
-        """
-        return polars_frame(self.to_arrow())
 
 
 def _relevant(grades: Mapping[str, int]) -> tuple[str, ...]:

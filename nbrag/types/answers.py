@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from nbrag.rendering import Rendering, clip, plain
 from nbrag.types._answer_view import answer_rendering
 from nbrag.types.chat import LedgerEntry
 from nbrag.types.documents import Span
-from nbrag.types.exports import arrow_table, pandas_frame, polars_frame
+from nbrag.types.exports import TabularResult
 from nbrag.types.results import RetrievalChunk
 
 __all__ = [
@@ -282,7 +282,7 @@ def _sum(values: list[Any]) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(TabularResult):
     """An answer with all that it rests on; what every orchestrator returns.
 
     Attributes
@@ -326,6 +326,8 @@ class Answer:
     metadata
         What stages have to say.
     """
+
+    _columns: ClassVar[Mapping[str, str]] = _COLUMNS
 
     question: str
     text: str = ""
@@ -394,34 +396,6 @@ class Answer:
     def to_dicts(self) -> list[dict[str, Any]]:
         """Return one dictionary per citation, with the offsets of quotes as whole numbers."""
         return [_cited(citation) for citation in self.citations]
-
-    def to_arrow(self) -> Any:
-        """Return the citations as a ``pyarrow.Table`` with the fields of :meth:`to_dicts`."""
-        return arrow_table(self.to_dicts(), _COLUMNS)
-
-    def to_pandas(self) -> Any:
-        """Return the citations as a pandas DataFrame.
-
-        Raises
-        ------
-        MissingDependency
-            When pandas is not installed.
-        """
-        return pandas_frame(self.to_arrow())
-
-    def to_polars(self) -> Any:
-        """Return the citations as a polars DataFrame.
-
-        Raises
-        ------
-        MissingDependency
-            When polars is not installed.
-        """
-        return polars_frame(self.to_arrow())
-
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """Give the citations to any library that reads Arrow, such as DuckDB or polars."""
-        return self.to_arrow().__arrow_c_stream__(requested_schema)
 
 
 def _cited(citation: Citation) -> dict[str, Any]:

@@ -3,16 +3,57 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, ClassVar
 
 from nbrag.errors import MissingDependency
 
-__all__ = ["arrow_table", "pandas_frame", "polars_frame"]
+__all__ = ["TabularResult", "arrow_table", "pandas_frame", "polars_frame"]
 
 #: Halves of a surrogate pair have no UTF-8, which all column formats are made of.
 _SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+class TabularResult(ABC):
+    """A result that is a table too: for pandas, polars, and whatever reads Arrow."""
+
+    __slots__ = ()
+    #: Columns that are there even without rows, as for :func:`arrow_table`.
+    _columns: ClassVar[Mapping[str, str]] = {}
+
+    @abstractmethod
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Return one dictionary per row."""
+
+    def to_arrow(self) -> Any:
+        """Return the rows of :meth:`to_dicts` as a ``pyarrow.Table``."""
+        return arrow_table(self.to_dicts(), self._columns)
+
+    def to_pandas(self) -> Any:
+        """Return the rows of :meth:`to_dicts` as a pandas DataFrame.
+
+        Raises
+        ------
+        MissingDependency
+            When pandas is not installed.
+        """
+        return pandas_frame(self.to_arrow())
+
+    def to_polars(self) -> Any:
+        """Return the rows of :meth:`to_dicts` as a polars DataFrame.
+
+        Raises
+        ------
+        MissingDependency
+            When polars is not installed.
+        """
+        return polars_frame(self.to_arrow())
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Give the rows to any library that reads Arrow, such as DuckDB or polars."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
 
 
 def arrow_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str] | None = None) -> Any:

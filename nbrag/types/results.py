@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar
 
 from nbrag.rendering import Cell, Rendering, clip, plain, render_table
 from nbrag.types.documents import Span
-from nbrag.types.exports import arrow_table, pandas_frame, polars_frame
+from nbrag.types.exports import TabularResult
 from nbrag.types.queries import RetrievalQuery
 
 __all__ = [
@@ -122,7 +122,7 @@ class RetrievalChunk:
 
 
 @dataclass(frozen=True, slots=True)
-class RetrievalResults(Sequence[RetrievalChunk]):
+class RetrievalResults(Sequence[RetrievalChunk], TabularResult):
     """What a pipeline found, best first.
 
     Attributes
@@ -138,6 +138,8 @@ class RetrievalResults(Sequence[RetrievalChunk]):
     trace
         The run's :class:`nbrag.tracing.Trace`, or None.
     """
+
+    _columns: ClassVar[Mapping[str, str]] = _COLUMNS
 
     query: RetrievalQuery
     chunks: tuple[RetrievalChunk, ...]
@@ -200,34 +202,6 @@ class RetrievalResults(Sequence[RetrievalChunk]):
         underscore.
         """
         return [_as_dict(rank, chunk) for rank, chunk in enumerate(self.chunks, start=1)]
-
-    def to_arrow(self) -> Any:
-        """Return the chunks as a ``pyarrow.Table`` with the fields of :meth:`to_dicts`."""
-        return arrow_table(self.to_dicts(), _COLUMNS)
-
-    def to_pandas(self) -> Any:
-        """Return the chunks as a pandas DataFrame with the fields of :meth:`to_dicts`.
-
-        Raises
-        ------
-        MissingDependency
-            When pandas is not installed.
-        """
-        return pandas_frame(self.to_arrow())
-
-    def to_polars(self) -> Any:
-        """Return the chunks as a polars DataFrame with the fields of :meth:`to_dicts`.
-
-        Raises
-        ------
-        MissingDependency
-            When polars is not installed.
-        """
-        return polars_frame(self.to_arrow())
-
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """Give the chunks to any library that reads Arrow, such as DuckDB or polars."""
-        return self.to_arrow().__arrow_c_stream__(requested_schema)
 
 
 def _shown_score(score: Any) -> float | None:
