@@ -23,6 +23,7 @@ from nbrag.retrieval.fusion import (
     fuse,
 )
 from nbrag.spec.stages import StageOptions
+from nbrag.stores.trees import SUMMARY_KINDS
 from nbrag.tracing import leg_name
 from nbrag.types import (
     ChunkKind,
@@ -62,7 +63,6 @@ _LEGS: dict[Strategy, frozenset[SearchLeg]] = {
 }
 _PASSAGES = frozenset((ChunkKind.ORIGINAL,))
 _QUESTIONS = frozenset((ChunkKind.HYPOTHETICAL_QUERY,))
-_SUMMARIES = frozenset((ChunkKind.BRANCH_SUMMARY, ChunkKind.ROOT_SUMMARY))
 
 
 class SearchOptions(StageOptions):
@@ -234,7 +234,7 @@ class Searcher:
                 collection,
                 depth,
                 _LEGS[Strategy(options.ranking)],
-                kinds if options.leaves_only else kinds | _SUMMARIES,
+                kinds if options.leaves_only else kinds | SUMMARY_KINDS,
             )
             return _by_levels(found, forest)
         return await self._ranked(query, collection, depth, _LEGS[strategy], kinds)
